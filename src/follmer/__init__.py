@@ -1,0 +1,35 @@
+"""Bayesian posteriors by neural Schrödinger–Föllmer flows."""
+
+from follmer import baselines, drifts, objectives, paths
+from follmer.baselines import mc_sfs
+from follmer.diagnostics import Diagnostics
+from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
+from follmer.fit import Report, fit
+from follmer.loading import load
+from follmer.nsfs import NSFS, Draws, Info, State
+from follmer.posterior import Posterior
+from follmer.targets import Target
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "NSFS",
+    "Diagnostics",
+    "Draws",
+    "FileError",
+    "FollmerError",
+    "InputError",
+    "Info",
+    "NonFiniteError",
+    "Posterior",
+    "Report",
+    "State",
+    "Target",
+    "baselines",
+    "drifts",
+    "fit",
+    "load",
+    "mc_sfs",
+    "objectives",
+    "paths",
+]

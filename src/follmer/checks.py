@@ -1,0 +1,51 @@
+"""Argument checks shared by every entry point."""
+
+import math
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from follmer.errors import InputError
+
+
+def as_key(key: Any) -> PRNGKeyArray:
+    """A single typed random key, from a typed or an old-style uint32 one."""
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if key.shape == ():
+            return key
+        raise InputError(
+            f"key has shape {key.shape}; one key is wanted.",
+            cause="the result of jax.random.split was passed whole",
+            hint="pass one of its rows, or vmap over them",
+        )
+    if isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.shape == (2,):
+        return jax.random.wrap_key_data(key)
+    raise InputError(
+        f"key is not a JAX random key but {type(key).__name__}: {key!r:.80}.",
+        cause="a seed was passed where a key is wanted",
+        hint="key=jax.random.key(0)",
+    )
+
+
+def positive_int(name: str, value: Any) -> int:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+
+
+def positive_float(name: str, value: Any) -> float:
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        if math.isfinite(value) and value > 0:
+            return float(value)
+    elif isinstance(value, Array) and value.shape == () and not isinstance(value, jax.core.Tracer):
+        return positive_float(name, float(value))
+    raise InputError(f"{name} must be a finite number above 0, not {value!r}.")
+
+
+def fraction(name: str, value: Any) -> float:
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value < 1:
+        return float(value)
+    raise InputError(f"{name} must be a number in [0, 1), not {value!r}.")

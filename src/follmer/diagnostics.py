@@ -1,0 +1,87 @@
+"""How good the draws are, from their exact log importance weights alone."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import jax.scipy.special as jsp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class Diagnostics(NamedTuple):
+    """Evidence bound and estimate, and how evenly the weights spread.
+
+    `elbo` ≤ ln Z; `log_evidence` ± `log_evidence_se` estimates ln Z; `ess_fraction` is the
+    effective share of draws; `khat` the Pareto tail index of the weights (above 0.7 the weighted
+    answers cannot be relied on).
+    """
+
+    elbo: float
+    log_evidence: float
+    log_evidence_se: float
+    ess_fraction: float
+    khat: float
+
+
+def diagnose(log_weights: Float[Array, " draws"]) -> Diagnostics:
+    """All diagnostics of a sample's log weights."""
+    log_weights = jnp.asarray(log_weights)
+    count = log_weights.size
+    ess = float(ess_fraction(log_weights))
+    return Diagnostics(
+        elbo=float(jnp.mean(log_weights)),
+        log_evidence=float(jsp.logsumexp(log_weights) - np.log(count)),
+        # Delta method: var(w)/mean(w)² = 1/ess − 1.
+        log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
+        ess_fraction=ess,
+        khat=pareto_smooth(np.asarray(log_weights))[1],
+    )
+
+
+def ess_fraction(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
+    """(Σw)²/(S Σw²), between 1/S and 1."""
+    log_ess = 2 * jsp.logsumexp(log_weights) - jsp.logsumexp(2 * log_weights)
+    return jnp.exp(log_ess) / log_weights.size
+
+
+def pareto_smooth(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
+    """Pareto-smoothed, self-normalised log weights and the tail index k̂ (ArviZ)."""
+    log_weights = np.asarray(log_weights, float)
+    spread = np.ptp(log_weights)
+    # Weights that are equal up to rounding have no tail to fit.
+    if spread < 1e-4:
+        return np.full_like(log_weights, -np.log(log_weights.size)), float("-inf")
+    from arviz_stats.base import array_stats
+
+    # ArviZ takes the negative of the log weights.
+    smoothed, khat = array_stats.psislw(-log_weights)
+    return np.asarray(smoothed), float(khat)
+
+
+class Verdict(NamedTuple):
+    """What a user should do with the draws, in words."""
+
+    name: str  # "trustworthy", "use the weights" or "do not use"
+    advice: str
+
+
+def verdict(found: Diagnostics) -> Verdict:
+    """A plain reading of the diagnostics."""
+    if not np.isfinite([found.elbo, found.log_evidence, found.ess_fraction]).all():
+        return Verdict("do not use", "some weights are not finite: run target.check(key=…)")
+    gap = found.log_evidence - found.elbo
+    if found.khat >= 0.7 or found.ess_fraction < 0.02:
+        return Verdict(
+            "do not use",
+            "the process has not reached the posterior: train longer (num_iterations=), use more "
+            "steps (num_steps=) or a gamma nearer the posterior's variance",
+        )
+    if found.ess_fraction >= 0.8 and gap <= 0.1:
+        return Verdict(
+            "trustworthy", "the draws can be used as they are; the weights change little"
+        )
+    return Verdict(
+        "use the weights",
+        "plain draws are biased, weighted ones are sound: use expectation() and resample(), or "
+        "train longer for plain draws",
+    )

@@ -1,0 +1,128 @@
+"""The paper's fully connected stack (Listings 1 and 3): Linear, [BatchNorm], Softplus; last zero."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from follmer.paths import PATHS_AXIS
+
+
+def zero_linear(in_size: int, out_size: int, key: PRNGKeyArray) -> eqx.nn.Linear:
+    """A linear layer that starts at zero, so that the process starts as the reference."""
+    layer = eqx.nn.Linear(in_size, out_size, key=key)
+    return jax.tree.map(jnp.zeros_like, layer)
+
+
+class BatchNorm(eqx.Module):
+    """Batch normalisation over paths, without affine parameters.
+
+    All paths of a step share t, so statistics over them are functions of t: the running ones are
+    kept on `num_knots` times and interpolated, instead of one average that belongs to no time.
+    """
+
+    running_mean: Float[Array, "knots width"]
+    running_variance: Float[Array, "knots width"]
+    inference: bool
+    epsilon: float = eqx.field(static=True)
+    momentum: float = eqx.field(static=True)
+
+    def __init__(self, width: int, num_knots: int):
+        self.running_mean = jnp.zeros((num_knots, width))
+        self.running_variance = jnp.ones((num_knots, width))
+        self.inference = False
+        self.epsilon = 1e-5
+        self.momentum = 0.1
+
+    def statistics(
+        self, t: Float[Array, ""], h: Float[Array, " width"]
+    ) -> tuple[Float[Array, " width"], Float[Array, " width"]]:
+        """Mean and variance: the batch's in training, the running ones at t in inference."""
+        if self.inference:
+            position = t * (self.running_mean.shape[0] - 1)
+            tables = (self.running_mean, self.running_variance)
+            return tuple(_interpolate(jax.lax.stop_gradient(table), position) for table in tables)
+        mean = jax.lax.pmean(h, PATHS_AXIS)
+        return mean, jax.lax.pmean((h - mean) ** 2, PATHS_AXIS)
+
+    def precision(self, variance: Float[Array, " width"]) -> Float[Array, " width"]:
+        """1/√(variance + ε); where running variances vanish, as at t = 0, so does this."""
+        if self.inference:
+            return jnp.sqrt(variance) / (variance + self.epsilon)
+        return jax.lax.rsqrt(variance + self.epsilon)
+
+    def update(
+        self,
+        times: Float[Array, " steps"],
+        mean: Float[Array, "steps width"],
+        variance: Float[Array, "steps width"],
+    ) -> "BatchNorm":
+        """Move the running statistics towards those seen at `times`."""
+        knots = jnp.linspace(0.0, 1.0, self.running_mean.shape[0], dtype=mean.dtype)
+        onto_knots = jax.vmap(lambda column: jnp.interp(knots, times, column), 1, 1)
+        mean, variance = onto_knots(mean), onto_knots(variance)
+        # Deviations are from the mean that inference will subtract: at t = 0 all paths agree,
+        # and only the lag of the running mean keeps this variance from vanishing.
+        variance += (mean - self.running_mean) ** 2
+        new = (
+            (1 - self.momentum) * self.running_mean + self.momentum * mean,
+            (1 - self.momentum) * self.running_variance + self.momentum * variance,
+        )
+        return eqx.tree_at(lambda norm: (norm.running_mean, norm.running_variance), self, new)
+
+
+class Stack(eqx.Module):
+    """`depth` hidden layers of `width` and a last linear layer that starts at zero."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+    norms: tuple[BatchNorm, ...]
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        *,
+        width: int,
+        depth: int,
+        batch_norm: bool,
+        key: PRNGKeyArray,
+        num_knots: int = 21,
+    ):
+        sizes = [in_size, *[width] * depth]
+        keys = jax.random.split(key, depth + 1)
+        hidden = [
+            eqx.nn.Linear(sizes[i], sizes[i + 1], key=one) for i, one in enumerate(keys[:-1])
+        ]
+        self.layers = (*hidden, zero_linear(sizes[-1], out_size, keys[-1]))
+        self.norms = tuple(BatchNorm(width, num_knots) for _ in range(depth * batch_norm))
+
+    def __call__(self, t: Float[Array, ""], h: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self._forward(t, h)[0]
+
+    def track(
+        self, times: Float[Array, " steps"], inputs: Float[Array, "paths steps in"]
+    ) -> "Stack":
+        """The same stack with running statistics moved towards those of the given inputs."""
+        over_paths = jax.vmap(
+            lambda t, h: self._forward(t, h)[1], (None, 0), None, axis_name=PATHS_AXIS
+        )
+        seen = jax.vmap(over_paths, (0, 1))(times, inputs)
+        norms = [norm.update(times, *one) for norm, one in zip(self.norms, seen, strict=True)]
+        return eqx.tree_at(lambda stack: stack.norms, self, tuple(norms))
+
+    def _forward(self, t: Float[Array, ""], h: Float[Array, " in"]) -> tuple[Array, list]:
+        seen = []
+        for i, layer in enumerate(self.layers[:-1]):
+            h = layer(h)
+            if self.norms:
+                mean, variance = self.norms[i].statistics(t, h)
+                seen.append((mean, variance))
+                h = (h - mean) * self.norms[i].precision(variance)
+            h = jax.nn.softplus(h)
+        return self.layers[-1](h), seen
+
+
+def _interpolate(table: Float[Array, "knots width"], position: Float[Array, ""]) -> Array:
+    left = jnp.clip(jnp.floor(position).astype(int), 0, table.shape[0] - 2)
+    weight = position - left
+    return (1 - weight) * table[left] + weight * table[left + 1]

@@ -1,0 +1,69 @@
+"""The library's own exceptions: each says what happened, the likely cause and what to try."""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+class FollmerError(Exception):
+    """Base class of every exception raised by follmer."""
+
+    def __init__(self, what: str, *, cause: str = "", hint: str = ""):
+        parts = [what, cause and f"Likely cause: {cause}", hint and f"Try: {hint}"]
+        super().__init__("\n".join(part for part in parts if part))
+
+
+class InputError(FollmerError, ValueError):
+    """An argument cannot be used as given."""
+
+
+class NonFiniteError(FollmerError, ArithmeticError):
+    """A density, gradient or loss is infinite or not a number."""
+
+
+class FileError(FollmerError, OSError):
+    """A file is missing, truncated, foreign or does not fit the target."""
+
+
+def closest(name: str, options: Iterable[str]) -> str:
+    """A hint that lists the options, with the nearest one first."""
+    options = sorted(options)
+    near = difflib.get_close_matches(name, options, n=1)
+    listing = ", ".join(options)
+    return f"{near[0]!r}? The options are: {listing}" if near else f"one of: {listing}"
+
+
+def options_checked(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Turn Python's TypeError for a wrong argument list into an InputError with a hint."""
+    signature = inspect.signature(function)
+    named = [name for name in signature.parameters if name != "self"]
+
+    @functools.wraps(function)
+    def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        unknown = [name for name in kwargs if name not in signature.parameters]
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        if unknown and not takes_any:
+            raise unknown_option(unknown[0], named)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError(
+                f"{function.__qualname__} cannot be called this way: {error}.",
+                hint=f"the signature {function.__qualname__}{signature}",
+            ) from None
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def unknown_option(name: str, options: Iterable[str]) -> InputError:
+    return InputError(
+        f"{name!r} is not an option here.",
+        cause="a misspelt or unsupported argument",
+        hint=closest(name, options),
+    )

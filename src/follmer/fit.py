@@ -1,0 +1,255 @@
+"""The one training loop: chunks on the device; progress, decisions and files between them."""
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from tqdm.auto import tqdm
+
+from follmer.checkpoint import Checkpoint, Run
+from follmer.checks import as_key, positive_int
+from follmer.diagnostics import ess_fraction
+from follmer.errors import InputError, NonFiniteError, options_checked, unknown_option
+from follmer.nsfs import NSFS, Info, State, algorithm_options
+from follmer.posterior import Flow, Posterior
+from follmer.targets import Target
+
+# Steps in a row without a finite gradient before training is given up.
+_MAX_SKIPPED_IN_A_ROW = 50
+# Paths behind each evaluation of the averaged drift.
+_EVALUATION_PATHS = 256
+# The device is asked for about this many seconds of work at a time.
+_SECONDS_PER_CALL = 0.5
+
+
+class Report(NamedTuple):
+    """What a callback sees after each chunk. Returning True from a callback ends training."""
+
+    iteration: int
+    loss: float
+    elbo: float
+    ess_fraction: float
+    state: State
+
+
+Callback = Callable[[Report], Any]
+
+
+@options_checked
+def fit(
+    target: Target | NSFS,
+    *,
+    key: PRNGKeyArray,
+    chunk_size: int = 100,
+    patience: int | None = 10,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    check: bool = True,
+    progress: bool = True,
+    **options: Any,
+) -> Posterior:
+    """Train the drift and return the posterior.
+
+    **Arguments:**
+
+    - `target`: what to sample, with NSFS's arguments as further `options`; or an `NSFS`.
+    - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
+    - `patience`: stop after this many evaluations without a better ELBO; None never stops early.
+    - `callbacks`: functions of a `Report`, called after each chunk.
+    - `checkpoint`: a folder that holds the run so far; with `resume=True` an interrupted run goes
+      on from there, bit for bit as if it had not been interrupted.
+    - `check`: evaluate the density and its gradient before training (`Target.check`).
+
+    Ctrl-C ends training and returns the best drift so far.
+    """
+    key = as_key(key)
+    algorithm = _as_algorithm(target, options)
+    target = algorithm.target
+    chunk_size = positive_int("chunk_size", chunk_size)
+    if patience is not None:
+        positive_int("patience", patience)
+    check_key, init_key, train_key, evaluation_key = jax.random.split(key, 4)
+    if check:
+        target.check(key=check_key, scale=float(np.sqrt(algorithm.gamma)))
+    state = algorithm.init(init_key)
+    if not jax.tree.leaves(state.parameters):
+        raise InputError(
+            "the drift has no parameters to train.",
+            cause="a plain function was passed as the drift",
+            hint="an Equinox module, or a drift by name",
+        )
+    saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
+    run = saved.load(state) if saved.exists else Run.start(state)
+    loop = _Loop(algorithm, train_key, evaluation_key, chunk_size)
+    notes = []
+    with _Bar(algorithm.num_iterations, run.iteration, progress) as bar:
+        try:
+            while not run.finished:
+                run = loop.chunk(run, bar)
+                run = _judge(run, algorithm.num_iterations, patience)
+                saved.save(run)
+                if any([callback(_report(run)) is True for callback in callbacks]):
+                    break
+        except KeyboardInterrupt:
+            warnings.warn(
+                f"interrupted at iteration {run.iteration}: the best drift so far is returned",
+                stacklevel=2,
+            )
+            notes.append(f"training was interrupted at iteration {run.iteration}")
+    return _posterior(algorithm, run, notes)
+
+
+class _Loop:
+    """The compiled parts of training, traced once whatever the number of iterations."""
+
+    def __init__(
+        self, algorithm: NSFS, train_key: PRNGKeyArray, evaluation_key: PRNGKeyArray, chunk: int
+    ):
+        self.algorithm = algorithm
+        self.train_key = train_key
+        self.evaluation_key = evaluation_key
+        self.chunk_size = chunk
+        self._advance = jax.jit(self._advance_on_device)
+        self._evaluate = jax.jit(self._evaluate_on_device)
+        self._pace = 1
+
+    def chunk(self, run: Run, bar: "_Bar") -> Run:
+        """Train up to the next multiple of the chunk size, then evaluate the averaged drift."""
+        data = self.algorithm.target.data
+        state, infos = run.state, []
+        end = min(run.iteration + self.chunk_size, self.algorithm.num_iterations)
+        done = run.iteration
+        while done < end:
+            count = min(self._pace, end - done)
+            began = time.perf_counter()
+            state, info = self._advance(state, data, count)
+            info = jax.tree.map(lambda values, n=count: np.asarray(values)[:n], info)
+            self._set_pace(count, time.perf_counter() - began, first=not infos)
+            infos.append(info)
+            done += count
+            _stop_if_persistent(state, done)
+            bar.advance(count, loss=float(info.loss[-1]))
+        elbo, elbo_se, ess = (float(v) for v in self._evaluate(state, data))
+        bar.show(elbo=elbo, ess=ess)
+        info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
+        return run.extended(state, info, elbo=elbo, elbo_se=elbo_se, ess=ess)
+
+    def _set_pace(self, count: int, seconds: float, first: bool) -> None:
+        # The first call compiles, so it says nothing about speed.
+        if not first or self._pace > 1:
+            per_iteration = seconds / count
+            self._pace = int(np.clip(_SECONDS_PER_CALL / per_iteration, 1, 4 * self._pace))
+        else:
+            self._pace = 2
+
+    def _advance_on_device(
+        self, state: State, data: PyTree, count: Int[Array, ""]
+    ) -> tuple[State, Info]:
+        def body(i: Array, carry: tuple[State, Info]) -> tuple[State, Info]:
+            state, infos = carry
+            batch_key, step_key = jax.random.split(
+                jax.random.fold_in(self.train_key, state.iteration)
+            )
+            batch = self.algorithm.random_batch(batch_key, data)
+            state, info = self.algorithm.step(state, step_key, batch)
+            return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), infos, info)
+
+        _, shapes = jax.eval_shape(self.algorithm.step, state, self.train_key)
+        infos = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
+        return jax.lax.fori_loop(0, count, body, (state, infos))
+
+    def _evaluate_on_device(self, state: State, data: PyTree) -> tuple[Array, Array, Array]:
+        batch_key, path_key = jax.random.split(
+            jax.random.fold_in(self.evaluation_key, state.iteration)
+        )
+        batch = self.algorithm.random_batch(batch_key, data)
+        keys = jax.random.split(path_key, _EVALUATION_PATHS)
+        _, log_weights = self.algorithm.simulate(state.average, keys, None, batch)
+        se = jnp.std(log_weights) / np.sqrt(_EVALUATION_PATHS)
+        return jnp.mean(log_weights), se, ess_fraction(log_weights)
+
+
+class _Bar:
+    """tqdm, off the device."""
+
+    def __init__(self, total: int, done: int, visible: bool):
+        self._bar = tqdm(
+            total=total, initial=done, desc="follmer", unit="it", disable=not visible, leave=True
+        )
+        self._shown: dict[str, str] = {}
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def advance(self, count: int, **values: float) -> None:
+        self._bar.update(count)
+        self.show(**values)
+
+    def show(self, **values: float) -> None:
+        names = {"loss": "loss", "elbo": "ELBO", "ess": "ESS"}
+        for name, value in values.items():
+            self._shown[names[name]] = f"{value:.0%}" if name == "ess" else f"{value:.4g}"
+        self._bar.set_postfix(self._shown)
+
+
+def _as_algorithm(target: Target | NSFS, options: dict[str, Any]) -> NSFS:
+    if isinstance(target, NSFS):
+        return dataclasses.replace(target, **options) if options else target
+    names = algorithm_options()
+    for name in options:
+        if name not in names:
+            raise unknown_option(name, [*names, *_FIT_OPTIONS])
+    return NSFS(target, **options)
+
+
+def _judge(run: Run, num_iterations: int, patience: int | None) -> Run:
+    """Keep the best drift; decide whether training is over."""
+    # Within noise the later drift is kept: it has been trained longer.
+    if run.best is None or run.elbo >= run.best_elbo - 2 * run.elbo_se:
+        run = run._replace(best=run.state.average)
+    if run.elbo > run.best_elbo + run.elbo_se:
+        run = run._replace(best_elbo=run.elbo, stale=0)
+    else:
+        run = run._replace(stale=run.stale + 1)
+    out_of_patience = patience is not None and run.stale >= patience
+    return run._replace(finished=run.iteration >= num_iterations or out_of_patience)
+
+
+def _stop_if_persistent(state: State, iteration: int) -> None:
+    in_a_row = int(state.optimizer_state.notfinite_count)
+    if in_a_row >= _MAX_SKIPPED_IN_A_ROW:
+        raise NonFiniteError(
+            f"the last {in_a_row} training steps up to iteration {iteration} had a loss or "
+            "gradient that is not finite; all were skipped.",
+            cause="paths reach regions where the density is not finite, or the drift diverged",
+            hint="target.check(key=…, scale=3); a smaller learning_rate or clip_norm; constraints "
+            "for bounded parameters; jax.config.update('jax_enable_x64', True)",
+        )
+
+
+def _report(run: Run) -> Report:
+    return Report(run.iteration, float(run.history["loss"][-1]), run.elbo, run.ess, run.state)
+
+
+def _posterior(algorithm: NSFS, run: Run, notes: list[str]) -> Posterior:
+    skipped = int(np.sum(run.history["skipped"]))
+    if skipped:
+        notes.append(f"{skipped} training steps with non-finite gradients were skipped")
+    best = run.state.average if run.best is None else run.best
+    return Posterior(algorithm.target, Flow(algorithm, best), run.history, tuple(notes))
+
+
+_FIT_OPTIONS = [
+    name for name in fit.__annotations__ if name not in ("target", "options", "return")
+]

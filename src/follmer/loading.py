@@ -1,0 +1,69 @@
+"""Reading a saved posterior back."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from follmer import storage
+from follmer.baselines.mc_sfs import HeatSemigroupSampler
+from follmer.errors import FileError, options_checked
+from follmer.nsfs import NSFS
+from follmer.paths import Drift, Grid
+from follmer.posterior import FILE_KIND, Flow, Posterior, Sampler
+from follmer.targets import Target
+from follmer.trees import from_arrays
+
+
+@options_checked
+def load(
+    path: str | Path, target: Target, *, drift: Drift | None = None, grid: Grid | None = None
+) -> Posterior:
+    """The posterior that `Posterior.save` wrote, on the same target.
+
+    A drift or grid of your own is code and not in the file: pass it again.
+    """
+    path = Path(path)
+    header, arrays = storage.read(path, FILE_KIND)
+    if header["space"] != target.space.describe():
+        raise FileError(
+            f"{path} was saved for another target: its parameters are {header['space']}, "
+            f"this target's {target.space.describe()}.",
+            hint="the target that was fitted, with the same `like` and constraints",
+        )
+    if header["sampler"] not in _REBUILD:
+        raise FileError(f"{path} holds a sampler {header['sampler']!r} unknown to this follmer.")
+    own = {"drift": drift, "grid": grid}
+    settings = header["settings"]
+    for name, value in own.items():
+        if settings.get(name) == "custom" and value is None:
+            raise FileError(
+                f"{path} was saved with a {name} of your own, which is code and not in the file.",
+                hint=f"follmer.load(path, target, {name}=…)",
+            )
+        if value is not None:
+            settings[name] = value
+    sampler = _REBUILD[header["sampler"]](target, settings, arrays)
+    prefix = "history_"
+    history = {
+        name.removeprefix(prefix): values
+        for name, values in arrays.items()
+        if name.startswith(prefix)
+    }
+    return Posterior(target, sampler, history, tuple(header["notes"]))
+
+
+def _rebuild_flow(target: Target, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Flow:
+    # What only training needs is left at its default.
+    kept = {name: settings[name] for name in ("drift", "drift_options", "gamma", "num_steps", "grid")}
+    algorithm = NSFS(target, **kept)
+    like = algorithm.init(jax.random.key(0)).parameters
+    return Flow(algorithm, from_arrays(like, arrays, "parameter"))
+
+
+_REBUILD: dict[str, Callable[[Target, dict[str, Any], dict[str, np.ndarray]], Sampler]] = {
+    "nsfs": _rebuild_flow,
+    "mc_sfs": lambda target, settings, _: HeatSemigroupSampler(target, **settings),
+}

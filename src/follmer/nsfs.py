@@ -1,0 +1,321 @@
+"""THE algorithm: neural Schrödinger–Föllmer sampling. Read this first.
+
+A diffusion starts at 0 and is steered by a drift u_φ so that at time 1 it is a draw of the target.
+`step` simulates paths, scores them by an objective and moves φ down its gradient; `sample` runs
+fresh paths and weighs each exactly. All three functions are pure: jit them, vmap them.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+
+from follmer.checks import as_key, fraction, positive_float, positive_int
+from follmer.drifts import DRIFTS, AbstractTracked
+from follmer.errors import InputError, closest, options_checked, unknown_option
+from follmer.objectives import Objective, Problem, as_objective
+from follmer.paths import Diffusion, Drift, Grid, as_grid, grid_times, simulate
+from follmer.targets import Target, random_batch
+
+
+class State(NamedTuple):
+    """Everything that training changes; a pytree of arrays."""
+
+    parameters: PyTree
+    average: PyTree  # exponential moving average of the parameters, used for sampling
+    optimizer_state: optax.ApplyIfFiniteState
+    iteration: Int[Array, ""]
+
+
+class Info(NamedTuple):
+    """What one step tells about itself. `elbo` is the mean log weight of the step's own paths."""
+
+    loss: Float[Array, ""]
+    elbo: Float[Array, ""]
+    gradient_norm: Float[Array, ""]
+    skipped: Bool[Array, ""]
+
+
+class Draws(NamedTuple):
+    """Draws of the target in its own (constrained) space, with exact log importance weights."""
+
+    position: PyTree
+    log_weights: Float[Array, " draws"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NSFS:
+    """A frozen description of the algorithm on one target.
+
+    **Arguments:**
+
+    - `target`: what is sampled.
+    - `objective`: "stl", "det", "relative_entropy", "log_variance", or a function
+      `(drift, problem, key) -> (loss, log_weights)`.
+    - `drift`: "time_mlp", "mlp", "batch_norm_mlp", "resnet" (built with `drift_options`), an
+      Equinox module, or a function `(t, x) -> u`.
+    - `gamma`: diffusion coefficient; the untrained process ends in N(0, gamma I).
+    - `num_steps`, `grid`: steps from time 0 to 1 and how they are spaced: "uniform", "geometric",
+      or a function of `num_steps` that returns the times.
+    - `num_paths`: paths simulated per training step.
+    - `batch_size`: data points per training step; None uses all.
+    - `num_iterations`, `learning_rate`: Adam's budget and peak rate, decayed along a cosine;
+      `learning_rate` may be an Optax schedule, which is then used as it is.
+    - `optimizer`: any Optax optimiser instead of Adam.
+    - `clip_norm`: gradients are scaled down to this norm.
+    - `average_decay`: of the moving average of the parameters that is used for sampling.
+    """
+
+    target: Target
+    objective: str | Objective = "stl"
+    drift: str | Drift = "time_mlp"
+    drift_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    gamma: float = 1.0
+    num_steps: int = 32
+    grid: str | Grid = "uniform"
+    num_paths: int = 128
+    batch_size: int | None = None
+    num_iterations: int = 2000
+    learning_rate: float | optax.Schedule = 3e-3
+    optimizer: optax.GradientTransformation | None = None
+    clip_norm: float = 10.0
+    average_decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.target, Target):
+            raise InputError(
+                f"target is {type(self.target).__name__}, not a follmer.Target.",
+                hint="follmer.Target(log_density, like=…)",
+            )
+        for name in ("num_steps", "num_paths", "num_iterations"):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name)))
+        for name in ("gamma", "clip_norm"):
+            object.__setattr__(self, name, positive_float(name, getattr(self, name)))
+        fraction("average_decay", self.average_decay)
+        if not callable(self.learning_rate):
+            positive_float("learning_rate", self.learning_rate)
+        as_objective(self.objective)
+        self._diffusion(None)
+        self._check_batch_size()
+        self._check_drift()
+
+    def init(self, key: PRNGKeyArray) -> State:
+        """The state before training: zero drift for every drift of the library."""
+        parameters, _ = _split(self._build_drift(as_key(key)))
+        return State(
+            parameters, parameters, self._optimizer.init(parameters), jnp.zeros((), jnp.int32)
+        )
+
+    def step(self, state: State, key: PRNGKeyArray, batch: PyTree = None) -> tuple[State, Info]:
+        """One gradient step on fresh paths; a step whose gradient is not finite is skipped."""
+        problem = self._problem(batch)
+        objective = as_objective(self.objective)
+        path_key, track_key = jax.random.split(as_key(key))
+
+        def loss_and_weights(parameters: PyTree) -> tuple[Array, Array]:
+            return objective(self._assemble(parameters, inference=False), problem, path_key)
+
+        (loss, log_weights), gradient = jax.value_and_grad(loss_and_weights, has_aux=True)(
+            state.parameters
+        )
+        # A loss that is not finite must not be trained on, even where its gradient is.
+        gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(loss), g, jnp.nan), gradient)
+        updates, optimizer_state = self._optimizer.update(
+            gradient, state.optimizer_state, state.parameters
+        )
+        parameters = optax.apply_updates(state.parameters, updates)
+        parameters = self._track(parameters, problem, track_key)
+        # Early on a plain mean, so that the average forgets the start.
+        weight = jnp.maximum(1.0 - self.average_decay, 1.0 / (state.iteration + 1.0))
+        average = optax.incremental_update(parameters, state.average, weight)
+        info = Info(
+            loss=loss,
+            elbo=jnp.mean(log_weights),
+            gradient_norm=optax.tree.norm(gradient),
+            skipped=~optimizer_state.last_finite,
+        )
+        return State(parameters, average, optimizer_state, state.iteration + 1), info
+
+    def sample(
+        self,
+        state: State,
+        key: PRNGKeyArray,
+        num_samples: int,
+        num_steps: int | None = None,
+        data: PyTree = None,
+    ) -> Draws:
+        """Independent draws with exact log weights, on a grid of any number of steps."""
+        keys = jax.random.split(as_key(key), positive_int("num_samples", num_samples))
+        x, log_weights = self.simulate(state.average, keys, num_steps, data)
+        return Draws(jax.vmap(self.target.constrain)(x), log_weights)
+
+    def simulate(
+        self,
+        parameters: PyTree,
+        keys: Key[Array, " draws"],
+        num_steps: int | None = None,
+        data: PyTree = None,
+    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+        """One unconstrained draw and log weight per key, from given drift parameters.
+
+        With a batch of the data as `data`, the log weights are unbiased estimates of the exact.
+        """
+        drift = self._assemble(parameters, inference=True)
+        diffusion = self._diffusion(num_steps)
+
+        def one(key: PRNGKeyArray) -> tuple[Array, Array]:
+            path = simulate(drift, diffusion, diffusion.noise(key))
+            log_density = self.target.log_density(path.end, data)
+            return path.end, log_density - diffusion.log_reference(path.end) + path.log_ratio
+
+        return jax.vmap(one)(keys)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as JSON-able values; what is not the library's own is "custom"."""
+        settings = {}
+        for name in algorithm_options():
+            value = getattr(self, name)
+            plain = value is None or isinstance(value, str | int | float)
+            if name == "drift_options":
+                settings[name] = dict(value)
+            else:
+                settings[name] = value if plain else "custom"
+        return settings
+
+    def random_batch(self, key: PRNGKeyArray, data: PyTree) -> PyTree:
+        """The batch of one training step: random rows, or all the data."""
+        if self.batch_size is None or self.target.num_data is None:
+            return data
+        return random_batch(key, data, self.target.num_data, self.batch_size)
+
+    @functools.cached_property
+    def _optimizer(self) -> optax.GradientTransformation:
+        optimizer = self.optimizer
+        if optimizer is None:
+            rate = self.learning_rate
+            if not callable(rate):
+                rate = optax.cosine_decay_schedule(rate, self.num_iterations)
+            optimizer = optax.adam(rate)
+        clipped = optax.chain(optax.clip_by_global_norm(self.clip_norm), optimizer)
+        # Never give in to non-finite gradients: `fit` reads the counters and raises.
+        return optax.apply_if_finite(clipped, max_consecutive_errors=jnp.iinfo(jnp.int32).max)
+
+    @functools.cached_property
+    def _fixed_part(self) -> PyTree:
+        """The drift without its trained arrays."""
+        return _split(self._build_drift(jax.random.key(0)))[1]
+
+    def _build_drift(self, key: PRNGKeyArray) -> Drift:
+        drift = self.drift
+        if isinstance(drift, str):
+            drift = DRIFTS[drift](self.target.dim, key=key, **self.drift_options)
+        return jax.tree.map(
+            lambda leaf: leaf.astype(self.target.dtype) if eqx.is_inexact_array(leaf) else leaf,
+            drift,
+        )
+
+    def _assemble(self, parameters: PyTree, *, inference: bool) -> Drift:
+        drift = eqx.combine(parameters, self._fixed_part)
+        return eqx.nn.inference_mode(drift, inference)
+
+    def _diffusion(self, num_steps: int | None) -> Diffusion:
+        times = grid_times(as_grid(self.grid), self.num_steps if num_steps is None else num_steps)
+        return Diffusion(self.target.dim, self.gamma, times, self.target.dtype)
+
+    def _problem(self, batch: PyTree) -> Problem:
+        return Problem(
+            diffusion=self._diffusion(None),
+            log_density=lambda x: self.target.log_density(x, batch),
+            num_paths=self.num_paths,
+            is_minibatch=_num_rows(batch) < (self.target.num_data or 0),
+        )
+
+    def _track(self, parameters: PyTree, problem: Problem, key: PRNGKeyArray) -> PyTree:
+        """Update the drift's running statistics, where it keeps any."""
+        drift = self._assemble(parameters, inference=False)
+        if not isinstance(drift, AbstractTracked):
+            return parameters
+        states = problem.simulate(drift, key).states
+        return _split(drift.track(problem.diffusion.starts, states))[0]
+
+    def _check_batch_size(self) -> None:
+        if self.batch_size is None:
+            return
+        size = positive_int("batch_size", self.batch_size)
+        if self.target.num_data is None:
+            raise InputError(
+                "batch_size was given, but the target has no data.",
+                cause="the target was built from a log density",
+                hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
+            )
+        if size > self.target.num_data:
+            raise InputError(
+                f"batch_size={size} exceeds the {self.target.num_data} data points.",
+                hint="batch_size=None to use all of them",
+            )
+
+    def _check_drift(self) -> None:
+        if isinstance(self.drift, str):
+            if self.drift not in DRIFTS:
+                raise InputError(
+                    f"drift={self.drift!r} is not a drift.",
+                    hint=f"{closest(self.drift, DRIFTS)}; or any function (t, x) -> u",
+                )
+            _check_drift_options(DRIFTS[self.drift], self.drift_options)
+        elif not callable(self.drift):
+            raise InputError(
+                f"drift is {type(self.drift).__name__}, not a function or a name.",
+                hint=f"{closest('', DRIFTS)}; or any function (t, x) -> u",
+            )
+        elif self.drift_options:
+            raise InputError("drift_options only go with a drift given by name.")
+        drift = eqx.nn.inference_mode(self._build_drift(jax.random.key(0)), True)
+        t = jax.ShapeDtypeStruct((), self.target.dtype)
+        x = jax.ShapeDtypeStruct((self.target.dim,), self.target.dtype)
+        u = eqx.filter_eval_shape(drift, t, x)
+        shape = getattr(u, "shape", type(u).__name__)
+        if shape != (self.target.dim,):
+            raise InputError(
+                f"the drift returns {shape} for a state of shape ({self.target.dim},); "
+                "it must return the state's shape.",
+                cause="a drift acts on one state (dim,), not on a batch, and maps R^dim to R^dim",
+            )
+        if u.dtype != self.target.dtype:
+            raise InputError(
+                f"the drift returns dtype {u.dtype}; the target's parameters are "
+                f"{self.target.dtype}."
+            )
+
+
+NSFS.__init__ = options_checked(NSFS.__init__)  # type: ignore[method-assign]
+
+
+def algorithm_options() -> list[str]:
+    """The names of NSFS's options, target aside."""
+    return [field.name for field in dataclasses.fields(NSFS) if field.name != "target"]
+
+
+def _split(drift: Drift) -> tuple[PyTree, PyTree]:
+    """Trained arrays, and the rest."""
+    return eqx.partition(drift, eqx.is_inexact_array)
+
+
+def _num_rows(batch: PyTree) -> float:
+    leaves = jax.tree.leaves(batch)
+    return leaves[0].shape[0] if leaves else float("inf")
+
+
+def _check_drift_options(drift: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    known = [
+        name for name in drift.__init__.__annotations__ if name not in ("dim", "key", "return")
+    ]
+    for name, value in options.items():
+        if name not in known:
+            raise unknown_option(name, known)
+        positive_int(name, value)

@@ -1,0 +1,48 @@
+"""One estimator of the control cost per file. An objective is a function
+
+    (drift, problem, key) -> (loss, log_weights)
+
+so a user's own is passed like the library's.
+"""
+
+from typing import Any
+
+from follmer.errors import InputError, closest
+from follmer.objectives.det import det
+from follmer.objectives.log_variance import LogVariance
+from follmer.objectives.problem import Objective, Problem
+from follmer.objectives.relative_entropy import relative_entropy
+from follmer.objectives.stl import stl, stop_parameters
+
+OBJECTIVES: dict[str, Objective] = {
+    "det": det,
+    "relative_entropy": relative_entropy,
+    "stl": stl,
+    "log_variance": LogVariance(),
+}
+
+
+def as_objective(objective: Any) -> Objective:
+    """The objective of that name, or the user's own function."""
+    if callable(objective):
+        return objective
+    if isinstance(objective, str) and objective in OBJECTIVES:
+        return OBJECTIVES[objective]
+    raise InputError(
+        f"objective={objective!r} is not an objective.",
+        hint=f"{closest(str(objective), OBJECTIVES)}; or a function "
+        "(drift, problem, key) -> (loss, log_weights)",
+    )
+
+
+__all__ = [
+    "OBJECTIVES",
+    "LogVariance",
+    "Objective",
+    "Problem",
+    "as_objective",
+    "det",
+    "relative_entropy",
+    "stl",
+    "stop_parameters",
+]

@@ -1,0 +1,45 @@
+"""Log-variance (VarGrad): the variance of F over paths, whose states are data."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from follmer.errors import InputError
+from follmer.objectives.problem import Problem
+from follmer.objectives.stl import stop_parameters
+from follmer.paths import Drift, path_log_ratio
+
+
+@dataclasses.dataclass(frozen=True)
+class LogVariance:
+    """Var over paths of F; nothing is differentiated through the path.
+
+    **Arguments:**
+
+    - `sampling_drift`: any drift `(t, x) -> v` that makes the paths (off-policy); by default the
+      current one, detached.
+    - `allow_minibatches`: accept the bias that mini-batch noise, seen by the square, brings.
+    """
+
+    sampling_drift: Drift | None = None
+    allow_minibatches: bool = False
+
+    def __call__(
+        self, drift: Drift, problem: Problem, key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
+        if problem.is_minibatch and not self.allow_minibatches:
+            raise InputError(
+                "the log-variance objective was given a mini-batch.",
+                cause="its square sees the mini-batch noise, so its gradient is biased",
+                hint="all the data (batch_size=None); the objective 'stl', which is unbiased; or "
+                "LogVariance(allow_minibatches=True) to accept the bias",
+            )
+        if problem.num_paths < 2:
+            raise InputError("the log-variance objective needs num_paths of at least 2.")
+        sampler = stop_parameters(drift) if self.sampling_drift is None else self.sampling_drift
+        paths = jax.lax.stop_gradient(problem.simulate(sampler, key))
+        log_ratio = problem.over_paths(lambda path: path_log_ratio(drift, problem.diffusion, path))
+        log_weights = problem.log_terminal(paths.end) + log_ratio(paths)
+        return jnp.var(log_weights, ddof=1), log_weights

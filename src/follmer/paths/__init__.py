@@ -1,0 +1,23 @@
+"""The controlled diffusion: time grids, steps, one scan that returns end point and exact weight."""
+
+from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, path_log_ratio, simulate
+from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
+from follmer.paths.steps import Drift, Move, Step, euler_maruyama
+
+__all__ = [
+    "GRIDS",
+    "PATHS_AXIS",
+    "Diffusion",
+    "Drift",
+    "Grid",
+    "Move",
+    "Path",
+    "Step",
+    "as_grid",
+    "euler_maruyama",
+    "geometric",
+    "grid_times",
+    "path_log_ratio",
+    "simulate",
+    "uniform",
+]

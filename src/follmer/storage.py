@@ -1,0 +1,62 @@
+"""Files of JSON and plain arrays: written whole or not at all, and never unpickled."""
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from follmer.errors import FileError
+
+_VERSION = 1
+
+
+def write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Replace the file at `path` by one that holds the header and the arrays."""
+    text = json.dumps({"follmer": kind, "version": _VERSION, **header})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise FileError(
+            f"cannot write {path}: {error}.",
+            cause="the folder is not writable, or the disk is full",
+        ) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, __header__=np.frombuffer(text.encode(), np.uint8), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and arrays of a file of that kind."""
+    if not path.is_file():
+        raise FileError(f"there is no file {path}.")
+    foreign = FileError(
+        f"{path} is not a follmer {kind}.",
+        cause="the file was written by something else, or was cut short",
+        hint="the file that .save() wrote, copied again from its source",
+    )
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+        header = json.loads(arrays.pop("__header__").tobytes())
+        found = header.get("follmer")
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise foreign from error
+    if found != kind:
+        raise FileError(f"{path} holds a follmer {found}, not a {kind}.")
+    if header["version"] != _VERSION:
+        raise FileError(
+            f"{path} has format version {header['version']}; this follmer reads {_VERSION}.",
+            hint="the follmer release that wrote the file",
+        )
+    return header, arrays

@@ -1,0 +1,62 @@
+"""Observed data: a pytree of arrays with a common leading axis."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from follmer.errors import InputError
+from follmer.targets.space import leaf_name
+
+
+def as_data(data: PyTree) -> tuple[PyTree, int]:
+    """The data as device arrays, and the number of data points."""
+    paths = jax.tree_util.tree_flatten_with_path(data)[0]
+    if not paths:
+        raise InputError(
+            "`data` holds no arrays.", hint="data=x, data=(x, y) or data={'x': x, 'y': y}"
+        )
+    sizes: dict[str, int] = {}
+    for path, value in paths:
+        name = leaf_name(path) if path else "data"
+        sizes[name] = _leading_axis(name, value)
+    if len(set(sizes.values())) > 1:
+        listing = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        raise InputError(
+            f"the arrays of `data` have unequal leading axes ({listing}).",
+            cause="an array is transposed, or rows were dropped from one array only",
+            hint="give every array one row per data point",
+        )
+    num_data = next(iter(sizes.values()))
+    if num_data == 0:
+        raise InputError(
+            "`data` is empty: its leading axis has length 0.",
+            cause="a filter or split left no rows",
+            hint="log_density= alone if there is no data to condition on",
+        )
+    return jax.tree.map(jnp.asarray, data), num_data
+
+
+def _leading_axis(name: str, value: Any) -> int:
+    if not hasattr(value, "shape"):
+        raise InputError(
+            f"{name} in `data` is {type(value).__name__}, not an array.", hint="numpy.asarray"
+        )
+    if value.shape == ():
+        raise InputError(
+            f"{name} in `data` is a scalar; every array needs one row per data point.",
+            cause="a constant was put among the data",
+            hint="close over the constant in log_likelihood instead",
+        )
+    return int(value.shape[0])
+
+
+def take(data: PyTree, indices: Int[Array, " batch"]) -> PyTree:
+    """The rows of the data at the given indices."""
+    return jax.tree.map(lambda array: array[indices], data)
+
+
+def random_batch(key: PRNGKeyArray, data: PyTree, num_data: int, batch_size: int) -> PyTree:
+    """Rows drawn uniformly with replacement: unbiased, and free of any O(num_data) shuffle."""
+    return take(data, jax.random.randint(key, (batch_size,), 0, num_data))

@@ -1,0 +1,185 @@
+"""The unconstrained, flat coordinates of a pytree of (constrained) parameters."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from follmer.errors import InputError, closest
+
+
+class Leaf(NamedTuple):
+    """One array of the parameter tree and the slice of flat coordinates that makes it."""
+
+    name: str
+    shape: tuple[int, ...]
+    free_shape: tuple[int, ...]
+    start: int
+    stop: int
+    transform: Any  # a NumPyro transform from free to constrained values; None for the real line
+
+
+class Space:
+    """Maps flat vectors x in R^dim to parameter trees and back, Jacobian included."""
+
+    def __init__(self, like: PyTree, constraints: PyTree = None):
+        paths, self._treedef = jax.tree_util.tree_flatten_with_path(like)
+        if not paths:
+            raise InputError(
+                "`like` has no leaves, so there is nothing to sample.",
+                hint="an array or a (nested) dict of arrays of the parameters' shapes",
+            )
+        names = [leaf_name(path) for path, _ in paths]
+        self.dtype = _common_dtype(names, [leaf for _, leaf in paths])
+        transforms = _transforms(like, constraints)
+        self.leaves: list[Leaf] = []
+        start = 0
+        for name, (_, value), transform in zip(names, paths, transforms, strict=True):
+            shape = tuple(jnp.shape(value))
+            free_shape = shape if transform is None else _free_shape(name, shape, transform)
+            stop = start + int(np.prod(free_shape))
+            self.leaves.append(Leaf(name, shape, free_shape, start, stop, transform))
+            start = stop
+        self.dim = start
+        if self.dim == 0:
+            raise InputError("`like` holds arrays without elements, so there is nothing to sample.")
+
+    def constrain(self, x: Float[Array, " dim"]) -> PyTree:
+        """The parameter tree at flat coordinates x."""
+        return self.constrain_with_log_det(x)[0]
+
+    def constrain_with_log_det(self, x: Float[Array, " dim"]) -> tuple[PyTree, Float[Array, ""]]:
+        """The parameter tree at x and ln |det| of the map's Jacobian."""
+        values, log_det = [], jnp.zeros((), self.dtype)
+        for leaf in self.leaves:
+            free = x[leaf.start : leaf.stop].reshape(leaf.free_shape)
+            if leaf.transform is None:
+                values.append(free)
+            else:
+                value = leaf.transform(free)
+                values.append(value)
+                log_det += jnp.sum(leaf.transform.log_abs_det_jacobian(free, value))
+        return jax.tree.unflatten(self._treedef, values), log_det
+
+    def unconstrain(self, theta: PyTree) -> Float[Array, " dim"]:
+        """Flat coordinates of a parameter tree (the inverse of `constrain`)."""
+        values, treedef = jax.tree.flatten(theta)
+        if treedef != self._treedef:
+            raise InputError(f"the tree {treedef} differs from that of `like`, {self._treedef}.")
+        flat = []
+        for leaf, value in zip(self.leaves, values, strict=True):
+            value = jnp.asarray(value, self.dtype)
+            if value.shape != leaf.shape:
+                raise InputError(
+                    f"leaf {leaf.name} has shape {value.shape}; `like` says {leaf.shape}."
+                )
+            flat.append(jnp.ravel(value if leaf.transform is None else leaf.transform.inv(value)))
+        return jnp.concatenate(flat)
+
+    def leaf_of(self, coordinate: int) -> Leaf:
+        """The leaf that a flat coordinate belongs to."""
+        return next(leaf for leaf in self.leaves if coordinate < leaf.stop)
+
+    def describe(self) -> list[list[Any]]:
+        """A JSON-able fingerprint, kept in saved files."""
+        return [[leaf.name, list(leaf.shape), list(leaf.free_shape)] for leaf in self.leaves]
+
+
+def leaf_name(path: tuple[Any, ...]) -> str:
+    """`a.b.0` for the leaf at ["a"]["b"][0]; `theta` for a tree that is one bare array."""
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "theta"
+
+
+def _common_dtype(names: list[str], values: list[Any]) -> jnp.dtype:
+    dtypes = {}
+    for name, value in zip(names, values, strict=True):
+        try:
+            dtypes[name] = jnp.result_type(value)
+        except TypeError:
+            raise InputError(
+                f"leaf {name} of `like` is {type(value).__name__}, not an array."
+            ) from None
+    for name, dtype in dtypes.items():
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise InputError(
+                f"leaf {name} of `like` has dtype {dtype}; parameters must be floating point.",
+                cause="`like` was written with whole numbers, e.g. jnp.array([0, 0])",
+                hint="jnp.zeros(shape), or .astype(float); discrete parameters cannot be sampled",
+            )
+    if len(set(dtypes.values())) > 1:
+        listing = ", ".join(f"{name}: {dtype}" for name, dtype in dtypes.items())
+        raise InputError(
+            f"the leaves of `like` mix floating dtypes ({listing}).",
+            cause="some leaves were made under another precision than others",
+            hint="jax.tree.map(lambda leaf: leaf.astype('float32'), like)",
+        )
+    return next(iter(dtypes.values()))
+
+
+def _transforms(like: PyTree, constraints: PyTree) -> list[Any]:
+    """One NumPyro transform per leaf of `like`; `constraints` is a prefix of that tree."""
+    count = jax.tree.structure(like).num_leaves
+    if constraints is None:
+        return [None] * count
+    if type(like) is dict and isinstance(constraints, dict):
+        unknown = constraints.keys() - like.keys()
+        if unknown:
+            name = sorted(unknown)[0]
+            raise InputError(
+                f"`constraints` names {name!r}, which is not in `like`.", hint=closest(name, like)
+            )
+        return [
+            transform
+            for name in sorted(like)
+            for transform in _transforms(like[name], constraints.get(name))
+        ]
+    from numpyro.distributions import biject_to
+    from numpyro.distributions.constraints import Constraint
+
+    def is_leaf(node: Any) -> bool:
+        return node is None or isinstance(node, Constraint)
+
+    try:
+        spread = jax.tree.map(
+            lambda constraint, part: [constraint] * jax.tree.structure(part).num_leaves,
+            constraints,
+            like,
+            is_leaf=is_leaf,
+        )
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"`constraints` does not fit the tree of `like`: {error}",
+            hint="a dict with the same keys (unnamed leaves are unconstrained), "
+            "or one constraint for all leaves",
+        ) from None
+    transforms = []
+    for constraint in jax.tree.leaves(spread, is_leaf=is_leaf):
+        if constraint is None:
+            transforms.append(None)
+            continue
+        if not isinstance(constraint, Constraint):
+            raise InputError(
+                f"{constraint!r} is not a NumPyro constraint.",
+                hint="numpyro.distributions.constraints.positive, .simplex, .interval(0, 1), …",
+            )
+        try:
+            transforms.append(biject_to(constraint))
+        except NotImplementedError:
+            raise InputError(
+                f"NumPyro has no bijection onto {constraint!r}.",
+                cause="the constraint is discrete or has no interior",
+                hint="a constraint of continuous values",
+            ) from None
+    return transforms
+
+
+def _free_shape(name: str, shape: tuple[int, ...], transform: Any) -> tuple[int, ...]:
+    try:
+        return tuple(transform.inverse_shape(shape))
+    except (ValueError, TypeError, IndexError) as error:
+        raise InputError(
+            f"leaf {name} of shape {shape} cannot carry its constraint: {error}",
+            cause="the constraint applies to vectors or matrices and the leaf has another shape",
+        ) from None

@@ -1,0 +1,164 @@
+"""What is sampled: any log density over a pytree of parameters."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from follmer.checks import as_key
+from follmer.errors import InputError, options_checked
+from follmer.targets.data import as_data
+from follmer.targets.preflight import CheckReport, preflight
+from follmer.targets.space import Space
+
+LogDensity = Callable[[PyTree], Float[Array, ""]]
+LogLikelihood = Callable[[PyTree, PyTree], Float[Array, " batch"]]
+
+
+class Target:
+    """An unnormalised density, seen by the rest of the library as a function on R^dim.
+
+    Either `Target(log_density, like)` or `Target(log_prior=, log_likelihood=, data=, like=)`, where
+    `log_likelihood(theta, batch)` returns one value per data point and `data` is a pytree of arrays
+    with a common leading axis. The second form can be trained on mini-batches.
+
+    **Arguments:**
+
+    - `log_density`: the parameters' log density up to a constant. Kept constants make
+      `log_evidence` the evidence.
+    - `like`: a pytree of floating arrays of the parameters' shapes; the values do not matter.
+    - `constraints`: NumPyro constraints in a tree like `like` (leaves left out of a dict are
+      unconstrained), or one for all. The densities are written in the constrained values; the
+      change of variables is added here.
+    """
+
+    @options_checked
+    def __init__(
+        self,
+        log_density: LogDensity | None = None,
+        like: PyTree = None,
+        constraints: PyTree = None,
+        *,
+        log_prior: LogDensity | None = None,
+        log_likelihood: LogLikelihood | None = None,
+        data: PyTree = None,
+    ):
+        _check_form(log_density, log_prior, log_likelihood, data)
+        if like is None:
+            raise InputError(
+                "`like` is missing.", hint="like=jnp.zeros(2), or a dict of arrays of your shapes"
+            )
+        self.space = Space(like, constraints)
+        self.data: PyTree = None
+        self.num_data: int | None = None
+        if log_density is not None:
+            self._log_prior: LogDensity = log_density
+            self._log_likelihood: LogLikelihood | None = None
+        else:
+            assert log_prior is not None
+            self._log_prior = log_prior
+            self._log_likelihood = log_likelihood
+            self.data, self.num_data = as_data(data)
+        self._check_shapes("log_density" if log_density is not None else "log_prior")
+
+    @property
+    def dim(self) -> int:
+        """The number of unconstrained coordinates."""
+        return self.space.dim
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.space.dtype
+
+    def log_density(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
+        """ln p at unconstrained coordinates x, Jacobian included.
+
+        With a `batch` of B rows the likelihood is its unbiased estimate (N/B) Σ_batch ln p(x_i|θ);
+        without one, all the data are used.
+        """
+        theta, log_det = self.space.constrain_with_log_det(x)
+        value = jnp.asarray(self._log_prior(theta), self.dtype) + log_det
+        if self._log_likelihood is not None:
+            batch = self.data if batch is None else batch
+            terms = jnp.asarray(self._log_likelihood(theta, batch), self.dtype)
+            value += (self.num_data / terms.shape[0]) * jnp.sum(terms)
+        return value
+
+    def constrain(self, x: Float[Array, " dim"]) -> PyTree:
+        """The parameter tree at unconstrained coordinates x."""
+        return self.space.constrain(x)
+
+    def unconstrain(self, theta: PyTree) -> Float[Array, " dim"]:
+        """The unconstrained coordinates of a parameter tree."""
+        return self.space.unconstrain(theta)
+
+    @options_checked
+    def check(
+        self, *, key: PRNGKeyArray, num_draws: int = 128, scale: float = 1.0
+    ) -> CheckReport:
+        """Evaluate the density and its gradient at draws of N(0, scale² I) before any training.
+
+        Raises `NonFiniteError` naming the leaf and a draw where either is not finite.
+        """
+        return preflight(self, as_key(key), num_draws, scale)
+
+    def _check_shapes(self, name: str) -> None:
+        theta = jax.eval_shape(self.constrain, jax.ShapeDtypeStruct((self.dim,), self.dtype))
+        shape = _result_shape(name, self._log_prior, theta)
+        if shape != ():
+            raise InputError(
+                f"{name} returns shape {shape}; it must return one number.",
+                cause="the sum over elements is missing",
+                hint=f"return jnp.sum(...) at the end of {name}",
+            )
+        if self._log_likelihood is None:
+            return
+        shape = _result_shape("log_likelihood", self._log_likelihood, theta, self.data)
+        if shape != (self.num_data,):
+            raise InputError(
+                f"log_likelihood returns shape {shape} for {self.num_data} data points; "
+                "it must return one value per data point.",
+                cause="the terms were summed or averaged over the data"
+                if shape == ()
+                else "a missing sum over an event axis, or an unwanted broadcast",
+                hint="leave the sum over data points (and the N/B scaling) to the library",
+            )
+
+
+def _check_form(log_density: Any, log_prior: Any, log_likelihood: Any, data: Any) -> None:
+    parts = {"log_prior": log_prior, "log_likelihood": log_likelihood, "data": data}
+    given = [name for name, value in parts.items() if value is not None]
+    if log_density is not None and given:
+        raise InputError(
+            f"both log_density and {', '.join(given)} were given.",
+            hint="log_density alone, or log_prior, log_likelihood and data together",
+        )
+    if log_density is None and len(given) < 3:
+        missing = [name for name in parts if name not in given]
+        raise InputError(
+            f"{', '.join(missing)} missing."
+            if given
+            else "a target needs log_density, or log_prior, log_likelihood and data.",
+            hint="Target(log_density, like=…) or "
+            "Target(log_prior=…, log_likelihood=…, data=…, like=…)",
+        )
+    functions = {"log_density": log_density, **parts}
+    del functions["data"]
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise InputError(f"{name} is {type(function).__name__}, not a function.")
+
+
+def _result_shape(name: str, function: Callable[..., Any], *args: PyTree) -> tuple[int, ...]:
+    try:
+        result = jax.eval_shape(function, *args)
+    except Exception as error:
+        error.add_note(f"raised by your {name}, called with leaves of the shapes of `like`")
+        raise
+    if not hasattr(result, "shape"):
+        raise InputError(f"{name} returns {type(result).__name__}, not an array.")
+    if not jnp.issubdtype(result.dtype, jnp.floating):
+        raise InputError(f"{name} returns dtype {result.dtype}; it must be floating point.")
+    return tuple(result.shape)

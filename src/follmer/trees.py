@@ -1,0 +1,31 @@
+"""Pytrees of arrays as flat dictionaries, for files."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from follmer.errors import FileError
+
+
+def to_arrays(tree: PyTree, prefix: str) -> dict[str, np.ndarray]:
+    """The leaves of a tree, numbered under a prefix."""
+    return {f"{prefix}{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def from_arrays(like: PyTree, arrays: dict[str, np.ndarray], prefix: str) -> PyTree:
+    """The tree of `like`'s structure, shapes and dtypes that `to_arrays` took apart."""
+    leaves, treedef = jax.tree.flatten(like)
+    names = [f"{prefix}{i}" for i in range(len(leaves))]
+    found = [arrays.get(name) for name in names]
+    extra = f"{prefix}{len(leaves)}" in arrays
+    for name, leaf, value in zip(names, leaves, found, strict=True):
+        if value is None or value.shape != leaf.shape or value.dtype != leaf.dtype:
+            described = "missing" if value is None else f"{value.dtype}{list(value.shape)}"
+            raise FileError(
+                f"the stored array {name} is {described}; {leaf.dtype}{list(leaf.shape)} is wanted.",
+                cause="the drift, target or floating precision differs from when it was stored",
+            )
+    if extra:
+        raise FileError("the file stores more arrays than the drift has.")
+    return jax.tree.unflatten(treedef, [jnp.asarray(value) for value in found])
