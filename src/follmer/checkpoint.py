@@ -37,7 +37,9 @@ class Run(NamedTuple):
         per_chunk = {f"evaluation_{name}": np.zeros(0) for name in ("iteration", "elbo", "ess")}
         return cls(state, None, per_step | per_chunk)
 
-    def extended(self, state: State, info: Info, *, elbo: float, elbo_se: float, ess: float) -> Self:
+    def extended(
+        self, state: State, info: Info, *, elbo: float, elbo_se: float, ess: float
+    ) -> Self:
         """The run after one more chunk."""
         iteration = self.iteration + len(info.loss)
         new = info._asdict() | {

@@ -6,7 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from follmer.errors import InputError
 
@@ -31,21 +32,24 @@ def as_key(key: Any) -> PRNGKeyArray:
 
 
 def positive_int(name: str, value: Any) -> int:
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
         return int(value)
     raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
 
 def positive_float(name: str, value: Any) -> float:
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        if math.isfinite(value) and value > 0:
-            return float(value)
-    elif isinstance(value, Array) and value.shape == () and not isinstance(value, jax.core.Tracer):
-        return positive_float(name, float(value))
+    if _is_number(value) and math.isfinite(value) and float(value) > 0:
+        return float(value)
     raise InputError(f"{name} must be a finite number above 0, not {value!r}.")
 
 
 def fraction(name: str, value: Any) -> float:
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value < 1:
+    if _is_number(value) and 0 <= float(value) < 1:
         return float(value)
     raise InputError(f"{name} must be a number in [0, 1), not {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, np.ndarray | jax.Array):
+        return value.shape == () and np.issubdtype(value.dtype, np.number)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import jax.scipy.special as jsp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 
@@ -34,7 +35,7 @@ def diagnose(log_weights: Float[Array, " draws"]) -> Diagnostics:
         # Delta method: var(w)/mean(w)² = 1/ess − 1.
         log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
         ess_fraction=ess,
-        khat=pareto_smooth(np.asarray(log_weights))[1],
+        khat=pareto_smooth(log_weights)[1],
     )
 
 
@@ -44,7 +45,7 @@ def ess_fraction(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
     return jnp.exp(log_ess) / log_weights.size
 
 
-def pareto_smooth(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
+def pareto_smooth(log_weights: ArrayLike) -> tuple[np.ndarray, float]:
     """Pareto-smoothed, self-normalised log weights and the tail index k̂ (ArviZ)."""
     log_weights = np.asarray(log_weights, float)
     spread = np.ptp(log_weights)

@@ -96,7 +96,8 @@ def fit(
                 run = loop.chunk(run, bar)
                 run = _judge(run, algorithm.num_iterations, patience)
                 saved.save(run)
-                if any([callback(_report(run)) is True for callback in callbacks]):
+                answers = [callback(_report(run)) for callback in callbacks]
+                if True in answers:
                     break
         except KeyboardInterrupt:
             warnings.warn(
@@ -124,7 +125,7 @@ class _Loop:
     def chunk(self, run: Run, bar: "_Bar") -> Run:
         """Train up to the next multiple of the chunk size, then evaluate the averaged drift."""
         data = self.algorithm.target.data
-        state, infos = run.state, []
+        state, infos = run.state, list[Info]()
         end = min(run.iteration + self.chunk_size, self.algorithm.num_iterations)
         done = run.iteration
         while done < end:
@@ -250,6 +251,4 @@ def _posterior(algorithm: NSFS, run: Run, notes: list[str]) -> Posterior:
     return Posterior(algorithm.target, Flow(algorithm, best), run.history, tuple(notes))
 
 
-_FIT_OPTIONS = [
-    name for name in fit.__annotations__ if name not in ("target", "options", "return")
-]
+_FIT_OPTIONS = [name for name in fit.__annotations__ if name not in ("target", "options", "return")]

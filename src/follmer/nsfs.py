@@ -78,8 +78,8 @@ class NSFS:
     drift_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     gamma: float = 1.0
     num_steps: int = 32
-    grid: str | Grid = "uniform"
-    num_paths: int = 128
+    grid: str | Grid = "geometric"
+    num_paths: int = 64
     batch_size: int | None = None
     num_iterations: int = 2000
     learning_rate: float | optax.Schedule = 3e-3
@@ -93,6 +93,7 @@ class NSFS:
                 f"target is {type(self.target).__name__}, not a follmer.Target.",
                 hint="follmer.Target(log_density, like=…)",
             )
+        object.__setattr__(self, "drift_options", dict(self.drift_options))
         for name in ("num_steps", "num_paths", "num_iterations"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("gamma", "clip_norm"):
@@ -178,15 +179,12 @@ class NSFS:
 
     def describe(self) -> dict[str, Any]:
         """The settings as JSON-able values; what is not the library's own is "custom"."""
-        settings = {}
-        for name in algorithm_options():
-            value = getattr(self, name)
-            plain = value is None or isinstance(value, str | int | float)
-            if name == "drift_options":
-                settings[name] = dict(value)
-            else:
-                settings[name] = value if plain else "custom"
-        return settings
+        settings = {name: getattr(self, name) for name in algorithm_options()}
+        plain = str | int | float | Mapping | None
+        return {
+            name: value if isinstance(value, plain) else "custom"
+            for name, value in settings.items()
+        }
 
     def random_batch(self, key: PRNGKeyArray, data: PyTree) -> PyTree:
         """The batch of one training step: random rows, or all the data."""

@@ -27,7 +27,8 @@ def write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, np.nd
         ) from error
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, __header__=np.frombuffer(text.encode(), np.uint8), **arrays)
+            header_bytes = np.frombuffer(text.encode(), np.uint8)
+            np.savez(file, allow_pickle=False, __header__=header_bytes, **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)

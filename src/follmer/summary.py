@@ -13,7 +13,7 @@ _MAX_ROWS = 20
 def summarise(space: Space, draws: Draws, notes: tuple[str, ...]) -> str:
     """Weighted means and sds, then the diagnostics, then what to do."""
     found = diagnose(draws.log_weights)
-    weights = np.exp(pareto_smooth(np.asarray(draws.log_weights))[0])
+    weights = np.exp(pareto_smooth(draws.log_weights)[0])
     judged = verdict(found)
     lines = [*_moments(space, draws, weights), ""]
     lines += [

@@ -23,7 +23,7 @@ def from_arrays(like: PyTree, arrays: dict[str, np.ndarray], prefix: str) -> PyT
         if value is None or value.shape != leaf.shape or value.dtype != leaf.dtype:
             described = "missing" if value is None else f"{value.dtype}{list(value.shape)}"
             raise FileError(
-                f"the stored array {name} is {described}; {leaf.dtype}{list(leaf.shape)} is wanted.",
+                f"the stored array {name} is {described}, not {leaf.dtype}{list(leaf.shape)}.",
                 cause="the drift, target or floating precision differs from when it was stored",
             )
     if extra:

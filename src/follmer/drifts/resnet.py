@@ -42,9 +42,7 @@ class ResNet(eqx.Module):
     last: eqx.nn.Linear
     embedding_size: int = eqx.field(static=True)
 
-    def __init__(
-        self, dim: int, *, width: int = 300, embedding_size: int = 128, key: PRNGKeyArray
-    ):
+    def __init__(self, dim: int, *, width: int = 300, embedding_size: int = 128, key: PRNGKeyArray):
         *block_keys, time_key, last_key = jax.random.split(key, 5)
         in_sizes = [dim, 2 * width, 2 * width]
         self.blocks = tuple(

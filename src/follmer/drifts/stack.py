@@ -1,4 +1,4 @@
-"""The paper's fully connected stack (Listings 1 and 3): Linear, [BatchNorm], Softplus; last zero."""
+"""The fully connected stack of the paper's Listings 1 and 3: Linear, [BatchNorm], Softplus."""
 
 import equinox as eqx
 import jax
@@ -40,8 +40,10 @@ class BatchNorm(eqx.Module):
         """Mean and variance: the batch's in training, the running ones at t in inference."""
         if self.inference:
             position = t * (self.running_mean.shape[0] - 1)
-            tables = (self.running_mean, self.running_variance)
-            return tuple(_interpolate(jax.lax.stop_gradient(table), position) for table in tables)
+            return (
+                _interpolate(jax.lax.stop_gradient(self.running_mean), position),
+                _interpolate(jax.lax.stop_gradient(self.running_variance), position),
+            )
         mean = jax.lax.pmean(h, PATHS_AXIS)
         return mean, jax.lax.pmean((h - mean) ** 2, PATHS_AXIS)
 
@@ -90,9 +92,7 @@ class Stack(eqx.Module):
     ):
         sizes = [in_size, *[width] * depth]
         keys = jax.random.split(key, depth + 1)
-        hidden = [
-            eqx.nn.Linear(sizes[i], sizes[i + 1], key=one) for i, one in enumerate(keys[:-1])
-        ]
+        hidden = [eqx.nn.Linear(sizes[i], sizes[i + 1], key=one) for i, one in enumerate(keys[:-1])]
         self.layers = (*hidden, zero_linear(sizes[-1], out_size, keys[-1]))
         self.norms = tuple(BatchNorm(width, num_knots) for _ in range(depth * batch_norm))
 

@@ -11,7 +11,5 @@ class AbstractTracked(eqx.Module):
     """A drift whose statistics follow the paths: batch's in training, running when sampling."""
 
     @abc.abstractmethod
-    def track(
-        self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
-    ) -> Self:
+    def track(self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]) -> Self:
         """The same drift after seeing these states at these times."""

@@ -12,7 +12,7 @@ from follmer.objectives.det import det
 from follmer.objectives.log_variance import LogVariance
 from follmer.objectives.problem import Objective, Problem
 from follmer.objectives.relative_entropy import relative_entropy
-from follmer.objectives.stl import stl, stop_parameters
+from follmer.objectives.stl import stl
 
 OBJECTIVES: dict[str, Objective] = {
     "det": det,
@@ -44,5 +44,4 @@ __all__ = [
     "det",
     "relative_entropy",
     "stl",
-    "stop_parameters",
 ]

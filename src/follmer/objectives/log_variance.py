@@ -8,8 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.errors import InputError
 from follmer.objectives.problem import Problem
-from follmer.objectives.stl import stop_parameters
-from follmer.paths import Drift, path_log_ratio
+from follmer.paths import Drift
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +37,7 @@ class LogVariance:
             )
         if problem.num_paths < 2:
             raise InputError("the log-variance objective needs num_paths of at least 2.")
-        sampler = stop_parameters(drift) if self.sampling_drift is None else self.sampling_drift
+        sampler = drift if self.sampling_drift is None else self.sampling_drift
         paths = jax.lax.stop_gradient(problem.simulate(sampler, key))
-        log_ratio = problem.over_paths(lambda path: path_log_ratio(drift, problem.diffusion, path))
-        log_weights = problem.log_terminal(paths.end) + log_ratio(paths)
+        log_weights = problem.log_terminal(paths.end) + problem.log_ratio(drift, paths)
         return jnp.var(log_weights, ddof=1), log_weights

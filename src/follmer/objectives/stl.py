@@ -11,14 +11,13 @@ from follmer.paths import Drift
 def stl(
     drift: Drift, problem: Problem, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
-    """E[F] with the drift's parameters, not the state, stopped inside ln q(path)."""
-    paths = problem.simulate(drift, key, scored_by=stop_parameters(drift))
+    """E[F] with the drift's parameters, not the state, stopped inside ln q(path).
+
+    That is the relative-entropy gradient less the score ∇_φ ln q(path) of the path taken as data:
+    of zero mean, evaluated for all times at once, outside the scan.
+    """
+    paths = problem.simulate(drift, key)
     log_weights = problem.log_terminal(paths.end) + paths.log_ratio
-    return -jnp.mean(log_weights), log_weights
-
-
-def stop_parameters(drift: Drift) -> Drift:
-    """The same drift, its parameters closed to differentiation."""
-    return jax.tree.map(
-        lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.Array) else leaf, drift
-    )
+    minus_log_q = problem.log_ratio(drift, paths)
+    score = minus_log_q - jax.lax.stop_gradient(minus_log_q)
+    return jnp.mean(score - log_weights), log_weights

@@ -1,6 +1,6 @@
 """The controlled diffusion: time grids, steps, one scan that returns end point and exact weight."""
 
-from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, path_log_ratio, simulate
+from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, simulate, step_log_ratio
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
 from follmer.paths.steps import Drift, Move, Step, euler_maruyama
 
@@ -17,7 +17,7 @@ __all__ = [
     "euler_maruyama",
     "geometric",
     "grid_times",
-    "path_log_ratio",
     "simulate",
+    "step_log_ratio",
     "uniform",
 ]

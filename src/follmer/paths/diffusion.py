@@ -63,17 +63,8 @@ class Diffusion(NamedTuple):
         return jax.random.normal(key, (self.num_steps, self.dim), self.dtype)
 
 
-def simulate(
-    drift: Drift,
-    diffusion: Diffusion,
-    noise: Float[Array, "steps dim"],
-    scored_by: Drift | None = None,
-) -> Path:
-    """Run one path from 0 to time 1, evaluating the drift once per step.
-
-    With `scored_by`, the density of the steps is that drift's at the same states (the value is
-    unchanged when it is the same function; sticking the landing stops its parameters).
-    """
+def simulate(drift: Drift, diffusion: Diffusion, noise: Float[Array, "steps dim"]) -> Path:
+    """Run one path from 0 to time 1, evaluating the drift once per step."""
 
     def body(
         x: Float[Array, " dim"], inputs: tuple[Array, Array, Array]
@@ -81,9 +72,8 @@ def simulate(
         t, dt, epsilon = inputs
         move = diffusion.step(drift, diffusion.gamma, t, dt, x)
         increment = move.shift + move.scale * epsilon
-        scored = move if scored_by is None else diffusion.step(scored_by, diffusion.gamma, t, dt, x)
         after = x + jnp.sqrt(diffusion.gamma * dt) * increment
-        return after, (_log_ratio(scored, increment), _kl(move), x, increment)
+        return after, (_log_ratio(move, increment), _kl(move), x, increment)
 
     start = jnp.zeros(diffusion.dim, diffusion.dtype)
     steps = (diffusion.starts, diffusion.lengths, noise)
@@ -91,14 +81,16 @@ def simulate(
     return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)
 
 
-def path_log_ratio(drift: Drift, diffusion: Diffusion, path: Path) -> Float[Array, ""]:
-    """ln p(path) − ln q(path) of a given path under any drift, all times at once."""
-
-    def at(t: Array, dt: Array, x: Array, increment: Array) -> Array:
-        return _log_ratio(diffusion.step(drift, diffusion.gamma, t, dt, x), increment)
-
-    terms = jax.vmap(at)(diffusion.starts, diffusion.lengths, path.states, path.increments)
-    return jnp.sum(terms)
+def step_log_ratio(
+    drift: Drift,
+    diffusion: Diffusion,
+    t: Float[Array, ""],
+    dt: Float[Array, ""],
+    state: Float[Array, " dim"],
+    increment: Float[Array, " dim"],
+) -> Float[Array, ""]:
+    """ln p − ln q of one given step under any drift: the sum over steps is a path's log ratio."""
+    return _log_ratio(diffusion.step(drift, diffusion.gamma, t, dt, state), increment)
 
 
 def _log_ratio(move: Move, increment: Float[Array, " dim"]) -> Float[Array, ""]:

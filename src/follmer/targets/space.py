@@ -25,7 +25,8 @@ class Space:
     """Maps flat vectors x in R^dim to parameter trees and back, Jacobian included."""
 
     def __init__(self, like: PyTree, constraints: PyTree = None):
-        paths, self._treedef = jax.tree_util.tree_flatten_with_path(like)
+        paths, treedef = jax.tree_util.tree_flatten_with_path(like)
+        self._treedef: Any = treedef
         if not paths:
             raise InputError(
                 "`like` has no leaves, so there is nothing to sample.",
@@ -120,9 +121,8 @@ def _common_dtype(names: list[str], values: list[Any]) -> jnp.dtype:
 
 def _transforms(like: PyTree, constraints: PyTree) -> list[Any]:
     """One NumPyro transform per leaf of `like`; `constraints` is a prefix of that tree."""
-    count = jax.tree.structure(like).num_leaves
     if constraints is None:
-        return [None] * count
+        return [None] * len(jax.tree.leaves(like))
     if type(like) is dict and isinstance(constraints, dict):
         unknown = constraints.keys() - like.keys()
         if unknown:
@@ -143,7 +143,7 @@ def _transforms(like: PyTree, constraints: PyTree) -> list[Any]:
 
     try:
         spread = jax.tree.map(
-            lambda constraint, part: [constraint] * jax.tree.structure(part).num_leaves,
+            lambda constraint, part: [constraint] * len(jax.tree.leaves(part)),
             constraints,
             like,
             is_leaf=is_leaf,
@@ -154,7 +154,7 @@ def _transforms(like: PyTree, constraints: PyTree) -> list[Any]:
             hint="a dict with the same keys (unnamed leaves are unconstrained), "
             "or one constraint for all leaves",
         ) from None
-    transforms = []
+    transforms: list[Any] = []
     for constraint in jax.tree.leaves(spread, is_leaf=is_leaf):
         if constraint is None:
             transforms.append(None)

@@ -80,7 +80,7 @@ class Target:
         """
         theta, log_det = self.space.constrain_with_log_det(x)
         value = jnp.asarray(self._log_prior(theta), self.dtype) + log_det
-        if self._log_likelihood is not None:
+        if self._log_likelihood is not None and self.num_data is not None:
             batch = self.data if batch is None else batch
             terms = jnp.asarray(self._log_likelihood(theta, batch), self.dtype)
             value += (self.num_data / terms.shape[0]) * jnp.sum(terms)
@@ -95,9 +95,7 @@ class Target:
         return self.space.unconstrain(theta)
 
     @options_checked
-    def check(
-        self, *, key: PRNGKeyArray, num_draws: int = 128, scale: float = 1.0
-    ) -> CheckReport:
+    def check(self, *, key: PRNGKeyArray, num_draws: int = 128, scale: float = 1.0) -> CheckReport:
         """Evaluate the density and its gradient at draws of N(0, scale² I) before any training.
 
         Raises `NonFiniteError` naming the leaf and a draw where either is not finite.

@@ -1,0 +1,40 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test verify lint format clean
+
+# A stamp per set of extras: changing pyproject.toml installs again.
+$(VENV)/plots.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[plots]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/plots.stamp
+
+demo: $(VENV)/plots.stamp
+	$(BIN)/follmer demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+# Everything, the long statistical runs included.
+verify: lint
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV)

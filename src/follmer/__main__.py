@@ -1,0 +1,5 @@
+"""`python -m follmer`."""
+
+from follmer.cli import app
+
+app()
