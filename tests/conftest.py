@@ -1,10 +1,15 @@
-"""Shapes and types of the library are checked at run time in the tests only."""
+"""Shapes and types of the inner packages are checked at run time, in the tests only.
+
+The entry points are left alone: their own checks of bad input are what the tests look at.
+"""
 
 import jax
 import pytest
 from jaxtyping import install_import_hook
 
-with install_import_hook("follmer", "beartype.beartype"):
+CHECKED = ["follmer.drifts", "follmer.objectives", "follmer.paths", "follmer.diagnostics"]
+
+with install_import_hook(CHECKED, "beartype.beartype"):
     import follmer  # noqa: F401
 
 

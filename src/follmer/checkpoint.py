@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -32,14 +32,14 @@ class Run(NamedTuple):
     finished: bool = False
 
     @classmethod
-    def start(cls, state: State) -> Self:
+    def start(cls, state: State) -> "Run":
         per_step = {name: np.zeros(0) for name in Info._fields}
         per_chunk = {f"evaluation_{name}": np.zeros(0) for name in ("iteration", "elbo", "ess")}
         return cls(state, None, per_step | per_chunk)
 
     def extended(
         self, state: State, info: Info, *, elbo: float, elbo_se: float, ess: float
-    ) -> Self:
+    ) -> "Run":
         """The run after one more chunk."""
         iteration = self.iteration + len(info.loss)
         new = info._asdict() | {

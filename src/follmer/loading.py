@@ -12,7 +12,7 @@ from follmer.baselines.mc_sfs import HeatSemigroupSampler
 from follmer.errors import FileError, options_checked
 from follmer.nsfs import NSFS
 from follmer.paths import Drift, Grid
-from follmer.posterior import FILE_KIND, Flow, Posterior, Sampler
+from follmer.posterior import FILE_KIND, AbstractSampler, Flow, Posterior
 from follmer.targets import Target
 from follmer.trees import from_arrays
 
@@ -65,7 +65,7 @@ def _rebuild_flow(target: Target, settings: dict[str, Any], arrays: dict[str, np
     return Flow(algorithm, from_arrays(like, arrays, "parameter"))
 
 
-_REBUILD: dict[str, Callable[[Target, dict[str, Any], dict[str, np.ndarray]], Sampler]] = {
+_REBUILD: dict[str, Callable[[Target, dict[str, Any], dict[str, np.ndarray]], AbstractSampler]] = {
     "nsfs": _rebuild_flow,
     "mc_sfs": lambda target, settings, _: HeatSemigroupSampler(target, **settings),
 }

@@ -1,8 +1,9 @@
 """What fit returns: draws, weights, evidence, a summary in words, files."""
 
+import abc
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -29,28 +30,32 @@ FILE_KIND = "posterior"
 _CHUNK = 256
 
 
-class Sampler(Protocol):
+class AbstractSampler(eqx.Module):
     """What stands behind a posterior: one weighted, unconstrained draw per key."""
 
-    kind: str
+    kind: eqx.AbstractClassVar[str]
 
+    @abc.abstractmethod
     def draw(
         self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]: ...
+    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+        """Draws and log weights; a pure function, compiled by the posterior."""
 
+    @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Settings that a file keeps."""
 
+    @abc.abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
         """Arrays that a file keeps."""
 
 
-class Flow(eqx.Module):
+class Flow(AbstractSampler):
     """A trained N-SFS: the algorithm and its drift's parameters."""
 
     algorithm: NSFS
     parameters: PyTree
-    kind: str = eqx.field(default="nsfs", static=True)
+    kind: ClassVar[str] = "nsfs"
 
     def draw(
         self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
@@ -74,7 +79,7 @@ class Posterior:
     def __init__(
         self,
         target: Target,
-        sampler: Sampler,
+        sampler: AbstractSampler,
         history: Mapping[str, np.ndarray] | None = None,
         notes: tuple[str, ...] = (),
     ):
@@ -222,7 +227,7 @@ class Posterior:
 
 @eqx.filter_jit
 def _draw(
-    sampler: Sampler, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
+    sampler: AbstractSampler, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
 ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
     return sampler.draw(keys, num_steps, data)
 

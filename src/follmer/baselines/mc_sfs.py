@@ -1,8 +1,7 @@
 """MC-SFS: the heat-semigroup sampler in its stable form. No training; every draw pays for it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
@@ -11,13 +10,13 @@ from follmer.checks import positive_float, positive_int
 from follmer.drifts import HeatSemigroup
 from follmer.errors import InputError, closest, options_checked
 from follmer.paths import Diffusion, as_grid, grid_times, simulate
-from follmer.posterior import Posterior
+from follmer.posterior import AbstractSampler, Posterior
 from follmer.targets import Target
 
 _VARIANTS = ("gradient", "stein")
 
 
-class HeatSemigroupSampler(eqx.Module):
+class HeatSemigroupSampler(AbstractSampler):
     """Paths steered by the Monte-Carlo Föllmer drift, with fresh draws in every step and path.
 
     The drift's own randomness is independent of the path's noise, so the weights stay exact.
@@ -29,7 +28,7 @@ class HeatSemigroupSampler(eqx.Module):
     gamma: float
     variant: str
     grid: Any
-    kind: str = eqx.field(default="mc_sfs", static=True)
+    kind: ClassVar[str] = "mc_sfs"
 
     def draw(
         self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree

@@ -1,7 +1,6 @@
 """Drifts that keep running statistics beside their trained parameters."""
 
 import abc
-from typing import Self
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -11,5 +10,7 @@ class AbstractTracked(eqx.Module):
     """A drift whose statistics follow the paths: batch's in training, running when sampling."""
 
     @abc.abstractmethod
-    def track(self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]) -> Self:
+    def track(
+        self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
+    ) -> "AbstractTracked":
         """The same drift after seeing these states at these times."""
