@@ -88,7 +88,7 @@ def fit(
         )
     saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
     run = saved.load(state) if saved.exists else Run.start(state)
-    loop = _Loop(algorithm, train_key, evaluation_key, chunk_size)
+    loop = _Loop(algorithm, train_key, evaluation_key, chunk_size, run.state)
     notes = []
     with _Bar(algorithm.num_iterations, run.iteration, progress) as bar:
         try:
@@ -105,6 +105,8 @@ def fit(
                 stacklevel=2,
             )
             notes.append(f"training was interrupted at iteration {run.iteration}")
+            if run.best is None:
+                run = run._replace(best=loop.latest.average)
     return _posterior(algorithm, run, notes)
 
 
@@ -112,12 +114,18 @@ class _Loop:
     """The compiled parts of training, traced once whatever the number of iterations."""
 
     def __init__(
-        self, algorithm: NSFS, train_key: PRNGKeyArray, evaluation_key: PRNGKeyArray, chunk: int
+        self,
+        algorithm: NSFS,
+        train_key: PRNGKeyArray,
+        evaluation_key: PRNGKeyArray,
+        chunk_size: int,
+        state: State,
     ):
         self.algorithm = algorithm
         self.train_key = train_key
         self.evaluation_key = evaluation_key
-        self.chunk_size = chunk
+        self.chunk_size = chunk_size
+        self.latest = state  # newer than the run's own when a chunk is cut short
         self._advance = jax.jit(self._advance_on_device)
         self._evaluate = jax.jit(self._evaluate_on_device)
         self._pace = 1
@@ -136,6 +144,7 @@ class _Loop:
             self._set_pace(count, time.perf_counter() - began, first=not infos)
             infos.append(info)
             done += count
+            self.latest = state
             _stop_if_persistent(state, done)
             bar.advance(count, loss=float(info.loss[-1]))
         elbo, elbo_se, ess = (float(v) for v in self._evaluate(state, data))
@@ -247,8 +256,7 @@ def _posterior(algorithm: NSFS, run: Run, notes: list[str]) -> Posterior:
     skipped = int(np.sum(run.history["skipped"]))
     if skipped:
         notes.append(f"{skipped} training steps with non-finite gradients were skipped")
-    best = run.state.average if run.best is None else run.best
-    return Posterior(algorithm.target, Flow(algorithm, best), run.history, tuple(notes))
+    return Posterior(algorithm.target, Flow(algorithm, run.best), run.history, tuple(notes))
 
 
 _FIT_OPTIONS = [name for name in fit.__annotations__ if name not in ("target", "options", "return")]

@@ -27,7 +27,7 @@ class Block(eqx.Module):
         self.first = eqx.nn.Linear(in_size, width, key=keys[0])
         self.inner = tuple(eqx.nn.Linear(width, width, key=one) for one in keys[1:])
 
-    def __call__(self, h: Float[Array, " in"]) -> Float[Array, " 2*width"]:
+    def __call__(self, h: Float[Array, " in"]) -> Float[Array, " both"]:
         first = h = jax.nn.softplus(self.first(h))
         for layer in self.inner:
             h = jax.nn.softplus(layer(h))

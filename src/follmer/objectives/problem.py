@@ -1,6 +1,5 @@
 """What an objective sees: the diffusion, and the (mini-batch) density at its end."""
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.drifts import AbstractTracked
-from follmer.paths import PATHS_AXIS, Diffusion, Drift, Path, simulate, step_log_ratio
+from follmer.paths import PATHS_AXIS, Diffusion, Drift, Move, Path, simulate, step_log_ratio
 
 # An objective maps (drift, problem, key) to the loss and the paths' log weights, −F.
 Objective = Callable[
@@ -25,34 +24,46 @@ class Problem(NamedTuple):
     num_paths: int
     is_minibatch: bool = False
 
-    def simulate(self, drift: Drift, key: PRNGKeyArray) -> Path:
+    def simulate(
+        self,
+        drift: Drift,
+        key: PRNGKeyArray,
+        nudges: Move | None = None,
+        score_nudges: bool = True,
+    ) -> Path:
         """`num_paths` paths of the drift, as one `Path` with a leading axis."""
-        noise = jax.vmap(self.diffusion.noise)(jax.random.split(key, self.num_paths))
-        return jax.vmap(lambda one: simulate(drift, self.diffusion, one), axis_name=PATHS_AXIS)(
-            noise
-        )
 
-    def log_ratio(self, drift: Drift, paths: Path) -> Float[Array, " paths"]:
-        """ln p(path) − ln q(path) of given paths, taken as data, under any drift."""
-        paths = jax.lax.stop_gradient(paths)
-        diffusion = self.diffusion
-        each_step = functools.partial(step_log_ratio, drift, diffusion)
-        if isinstance(drift, AbstractTracked):
-            # Batch statistics are over the paths of one time.
-            at_a_time = jax.vmap(each_step, (None, None, 0, 0), axis_name=PATHS_AXIS)
-            over_steps = jax.vmap(at_a_time, (0, 0, 1, 1), 1)
-            terms = over_steps(diffusion.starts, diffusion.lengths, paths.states, paths.increments)
-        else:
-            # One flat axis of all states: a single large matrix product per layer.
-            flat = (-1, diffusion.dim)
-            terms = jax.vmap(each_step)(
-                jnp.tile(diffusion.starts, self.num_paths),
-                jnp.tile(diffusion.lengths, self.num_paths),
-                paths.states.reshape(flat),
-                paths.increments.reshape(flat),
-            ).reshape(self.num_paths, diffusion.num_steps)
-        return jnp.sum(terms, axis=1)
+        def one(noise: Float[Array, "steps dim"], nudges: Move | None) -> Path:
+            return simulate(drift, self.diffusion, noise, nudges, score_nudges)
+
+        noise = jax.vmap(self.diffusion.noise)(jax.random.split(key, self.num_paths))
+        return jax.vmap(one, axis_name=PATHS_AXIS)(noise, nudges)
 
     def log_terminal(self, ends: Float[Array, "paths dim"]) -> Float[Array, " paths"]:
         """ln f = ln p(X|x) p(x) − ln N(x|0,γI) at the paths' ends."""
         return jax.vmap(lambda x: self.log_density(x) - self.diffusion.log_reference(x))(ends)
+
+    def moves(self, drift: Drift, states: Float[Array, "paths steps dim"]) -> Move:
+        """The drift's moves at given states, for all paths and times at once."""
+        diffusion = self.diffusion
+
+        def move(t: Array, dt: Array, x: Float[Array, " dim"]) -> Move:
+            return diffusion.step(drift, diffusion.gamma, t, dt, x)
+
+        if isinstance(drift, AbstractTracked):
+            # Batch statistics are over the paths of one time.
+            over_paths = jax.vmap(move, (None, None, 0), axis_name=PATHS_AXIS)
+            return jax.vmap(over_paths, (0, 0, 1), 1)(diffusion.starts, diffusion.lengths, states)
+        # One flat axis of all states: a single large matrix product per layer.
+        flat = jax.vmap(move)(
+            jnp.tile(diffusion.starts, self.num_paths),
+            jnp.tile(diffusion.lengths, self.num_paths),
+            states.reshape(-1, diffusion.dim),
+        )
+        return jax.tree.map(lambda leaf: leaf.reshape(states.shape), flat)
+
+    def log_ratio(self, drift: Drift, paths: Path) -> Float[Array, " paths"]:
+        """ln p(path) − ln q(path) of given paths, taken as data, under any drift."""
+        paths = jax.lax.stop_gradient(paths)
+        each_step = jax.vmap(jax.vmap(step_log_ratio))
+        return jnp.sum(each_step(self.moves(drift, paths.states), paths.increments), axis=1)

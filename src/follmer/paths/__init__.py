@@ -1,8 +1,8 @@
 """The controlled diffusion: time grids, steps, one scan that returns end point and exact weight."""
 
-from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, simulate, step_log_ratio
+from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, simulate
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
-from follmer.paths.steps import Drift, Move, Step, euler_maruyama
+from follmer.paths.steps import Drift, Move, Step, euler_maruyama, step_log_ratio
 
 __all__ = [
     "GRIDS",

@@ -11,7 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.paths.steps import Drift, Move, Step, euler_maruyama
+from follmer.paths.steps import (
+    Drift,
+    Move,
+    Step,
+    euler_maruyama,
+    step_kl,
+    step_log_ratio,
+    take_step,
+)
 
 # The vmapped axis of paths; drifts with batch statistics average over it.
 PATHS_AXIS = "paths"
@@ -63,43 +71,29 @@ class Diffusion(NamedTuple):
         return jax.random.normal(key, (self.num_steps, self.dim), self.dtype)
 
 
-def simulate(drift: Drift, diffusion: Diffusion, noise: Float[Array, "steps dim"]) -> Path:
-    """Run one path from 0 to time 1, evaluating the drift once per step."""
-
-    def body(
-        x: Float[Array, " dim"], inputs: tuple[Array, Array, Array]
-    ) -> tuple[Array, tuple[Array, ...]]:
-        t, dt, epsilon = inputs
-        move = diffusion.step(drift, diffusion.gamma, t, dt, x)
-        increment = move.shift + move.scale * epsilon
-        after = x + jnp.sqrt(diffusion.gamma * dt) * increment
-        return after, (_log_ratio(move, increment), _kl(move), x, increment)
-
-    start = jnp.zeros(diffusion.dim, diffusion.dtype)
-    steps = (diffusion.starts, diffusion.lengths, noise)
-    end, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
-    return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)
-
-
-def step_log_ratio(
+def simulate(
     drift: Drift,
     diffusion: Diffusion,
-    t: Float[Array, ""],
-    dt: Float[Array, ""],
-    state: Float[Array, " dim"],
-    increment: Float[Array, " dim"],
-) -> Float[Array, ""]:
-    """ln p − ln q of one given step under any drift: the sum over steps is a path's log ratio."""
-    return _log_ratio(diffusion.step(drift, diffusion.gamma, t, dt, state), increment)
+    noise: Float[Array, "steps dim"],
+    nudges: Move | None = None,
+    score_nudges: bool = True,
+) -> Path:
+    """Run one path from 0 to time 1, evaluating the drift once per step.
 
+    `nudges` (zeros) are added to the steps' moves, so that one can differentiate by the moves;
+    without `score_nudges` the density q(path) does not see them.
+    """
 
-def _log_ratio(move: Move, increment: Float[Array, " dim"]) -> Float[Array, ""]:
-    """ln N(increment|0, I) − ln N(increment|shift, scale²); differences first, for precision."""
-    epsilon = (increment - move.shift) / move.scale
-    squares = 0.5 * (epsilon - increment) * (epsilon + increment)
-    return jnp.sum(squares + jnp.log(move.scale))
+    def body(x: Float[Array, " dim"], inputs: tuple[Any, ...]) -> tuple[Array, tuple[Array, ...]]:
+        t, dt, epsilon, nudge = inputs
+        move = diffusion.step(drift, diffusion.gamma, t, dt, x)
+        taken = move if nudge is None else jax.tree.map(jnp.add, move, nudge)
+        increment = take_step(taken, epsilon)
+        after = x + jnp.sqrt(diffusion.gamma * dt) * increment
+        scored = taken if score_nudges else move
+        return after, (step_log_ratio(scored, increment), step_kl(taken), x, increment)
 
-
-def _kl(move: Move) -> Float[Array, ""]:
-    """KL( N(shift, scale²) ‖ N(0, I) )."""
-    return jnp.sum(0.5 * (move.shift**2 + move.scale**2 - 1.0) - jnp.log(move.scale))
+    start = jnp.zeros(diffusion.dim, diffusion.dtype)
+    steps = (diffusion.starts, diffusion.lengths, noise, nudges)
+    end, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
+    return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)

@@ -1,7 +1,7 @@
 """Transition kernels of the controlled diffusion, in units of the reference's own step.
 
-The reference steps as N(x, γΔt I). A kernel N(x + √(γΔt) shift, γΔt scale²) is told by its `Move`:
-shift and scale are what an exact weight needs, and Euler–Maruyama is scale = 1.
+The reference steps as N(x, γΔt I). A kernel N(x + √(γΔt) shift, γΔt scale²) is told by its `Move`,
+which is what an exact weight needs; Euler–Maruyama keeps the reference's scale.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Move(NamedTuple):
     """One step's Gaussian, relative to the reference's."""
 
     shift: Float[Array, " dim"]
-    scale: Float[Array, "#dim"]
+    scale: Float[Array, " dim"] | None = None  # None: the reference's own
 
 
 Step = Callable[
@@ -34,4 +34,27 @@ def euler_maruyama(
     x: Float[Array, " dim"],
 ) -> Move:
     """x + u(t, x) Δt + √(γΔt) ε."""
-    return Move(shift=drift(t, x) * jnp.sqrt(dt / gamma), scale=jnp.ones((1,), x.dtype))
+    return Move(shift=drift(t, x) * jnp.sqrt(dt / gamma))
+
+
+def take_step(move: Move, epsilon: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """The increment (x' − x)/√(γΔt) that standard noise makes of a move."""
+    return move.shift + (epsilon if move.scale is None else move.scale * epsilon)
+
+
+def step_log_ratio(move: Move, increment: Float[Array, " dim"]) -> Float[Array, ""]:
+    """ln N(increment|0, I) − ln N(increment|shift, scale²)."""
+    epsilon = increment - move.shift
+    if move.scale is not None:
+        epsilon = epsilon / move.scale
+    # The difference of the squares first: their sums are large and nearly equal.
+    difference = jnp.sum(0.5 * (epsilon - increment) * (epsilon + increment))
+    return difference if move.scale is None else difference + jnp.sum(jnp.log(move.scale))
+
+
+def step_kl(move: Move) -> Float[Array, ""]:
+    """KL( N(shift, scale²) ‖ N(0, I) )."""
+    kl = 0.5 * jnp.sum(move.shift**2)
+    if move.scale is None:
+        return kl
+    return kl + jnp.sum(0.5 * (move.scale**2 - 1.0) - jnp.log(move.scale))

@@ -1,0 +1,170 @@
+"""Milliseconds per training iteration with the paper's drift, and where they go.
+
+    python -m benchmarks.step [--dims 2 124 10401] [--drift batch_norm_mlp] [--objective stl]
+
+Every ratio compares two things measured in the same run.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import follmer
+
+WIDTH, NUM_PATHS, NUM_STEPS = 300, 32, 20
+
+
+def banana() -> follmer.Target:
+    norm = jax.scipy.stats.norm.logpdf
+    return follmer.Target(lambda x: norm(x[0]) + norm(x[1], x[0] ** 2, 0.5), like=jnp.zeros(2))
+
+
+def logistic() -> follmer.Target:
+    """The shape of a9a: 32561 rows, 123 binary features and a bias, Laplace prior."""
+    rng = np.random.default_rng(0)
+    inputs = np.append(rng.random((32561, 123)) < 0.11, np.ones((32561, 1)), 1).astype("float32")
+    labels = np.where(rng.random(32561) < 0.24, 1.0, -1.0).astype("float32")
+    return follmer.Target(
+        log_prior=lambda theta: -jnp.sum(jnp.abs(theta)) - 124 * jnp.log(2.0),
+        log_likelihood=lambda theta, batch: jax.nn.log_sigmoid(batch[1] * (batch[0] @ theta)),
+        data=(inputs, labels),
+        like=jnp.zeros(124),
+    )
+
+
+def network() -> follmer.Target:
+    """The step-function network: 1-100-100-1, 10401 parameters, 100 points."""
+    inputs = jnp.linspace(-3.5, 3.5, 100)[:, None]
+    outputs = (inputs[:, 0] >= 0).astype(jnp.float32)
+    like = [
+        (jnp.zeros((1, 100)), jnp.zeros(100)),
+        (jnp.zeros((100, 100)), jnp.zeros(100)),
+        (jnp.zeros((100, 1)), jnp.zeros(1)),
+    ]
+
+    def log_prior(theta: Any) -> jax.Array:
+        return sum(jnp.sum(jax.scipy.stats.norm.logpdf(p, 0, 0.3)) for p in jax.tree.leaves(theta))
+
+    def log_likelihood(theta: Any, batch: Any) -> jax.Array:
+        h = batch[0]
+        for weight, bias in theta[:-1]:
+            h = jax.nn.relu(h @ weight + bias)
+        mean = (h @ theta[-1][0] + theta[-1][1])[:, 0]
+        return jax.scipy.stats.norm.logpdf(batch[1], mean, 0.1)
+
+    return follmer.Target(
+        log_prior=log_prior, log_likelihood=log_likelihood, data=(inputs, outputs), like=like
+    )
+
+
+TARGETS: dict[int, Callable[[], follmer.Target]] = {2: banana, 124: logistic, 10401: network}
+
+
+def seconds(function: Callable[..., Any], *args: Any, budget: float = 2.0) -> tuple[float, float]:
+    """Seconds to compile, and the fastest of the runs that fit in the budget."""
+    began = time.perf_counter()
+    compiled = jax.jit(function).lower(*args).compile()
+    compile_seconds = time.perf_counter() - began
+    jax.block_until_ready(compiled(*args))
+    times: list[float] = []
+    while len(times) < 3 or sum(times) < budget:
+        began = time.perf_counter()
+        jax.block_until_ready(compiled(*args))
+        times.append(time.perf_counter() - began)
+    return compile_seconds, min(times)
+
+
+def matmul_rate() -> float:
+    """FLOP/s of a plain float32 matrix product."""
+    size = 2048
+    matrix = jnp.ones((size, size))
+    return 2 * size**3 / seconds(lambda a: a @ a, matrix)[1]
+
+
+def drift_flops(parameters: Any) -> float:
+    """Matrix-product FLOPs of the drift in one iteration: forward, and twice that backward."""
+    weights = [leaf for leaf in jax.tree.leaves(parameters) if leaf.ndim == 2]
+    per_state = 2 * sum(leaf.size for leaf in weights if leaf.shape != (21, WIDTH))
+    return 3 * per_state * NUM_PATHS * NUM_STEPS
+
+
+def measure(dim: int, drift: str, objective: str, rate: float) -> str:
+    target = TARGETS[dim]()
+    algorithm = follmer.NSFS(
+        target,
+        objective=objective,
+        drift=drift,
+        drift_options={"width": WIDTH},
+        num_paths=NUM_PATHS,
+        num_steps=NUM_STEPS,
+        grid="uniform",
+    )
+    state = algorithm.init(jax.random.key(0))
+    key = jax.random.key(1)
+    compiling, step = seconds(
+        lambda s, k, data: algorithm.step(s, k, data), state, key, target.data
+    )
+    problem = algorithm._problem(target.data)
+    _, noise = seconds(
+        lambda k: jax.vmap(problem.diffusion.noise)(jax.random.split(k, NUM_PATHS)), key
+    )
+
+    def path_cost(parameters: Any, key: jax.Array) -> jax.Array:
+        steered = algorithm._assemble(parameters, inference=False)
+        return jnp.mean(problem.simulate(steered, key).kl)
+
+    _, through_path = seconds(jax.grad(path_cost), state.parameters, key)
+
+    def likelihood(ends: jax.Array, data: Any) -> jax.Array:
+        return jnp.sum(jax.vmap(lambda x: target.log_density(x, data))(ends))
+
+    ends = jax.random.normal(key, (NUM_PATHS, dim))
+    _, density = seconds(jax.grad(likelihood), ends, target.data)
+    achieved = drift_flops(eqx.filter(state.parameters, eqx.is_array)) / step / rate
+    return (
+        f"{dim:>6} {step * 1e3:>10.2f} {noise * 1e3:>8.2f} {(through_path - noise) * 1e3:>8.2f} "
+        f"{density * 1e3:>11.2f} {achieved:>8.1%} {compiling:>10.1f}"
+    )
+
+
+def import_seconds() -> float:
+    command = [
+        sys.executable,
+        "-c",
+        "import time; t=time.time(); import follmer; print(time.time()-t)",
+    ]
+    return min(float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in "ab")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--dims", type=int, nargs="+", choices=sorted(TARGETS), default=[*TARGETS])
+    parser.add_argument("--drift", choices=sorted(follmer.drifts.DRIFTS), default="batch_norm_mlp")
+    parser.add_argument("--objective", choices=sorted(follmer.objectives.OBJECTIVES), default="stl")
+    options = parser.parse_args()
+    rate = matmul_rate()
+    print(
+        f"drift {options.drift} of width {WIDTH}, {NUM_PATHS} paths, {NUM_STEPS} steps, "
+        f"objective {options.objective}"
+    )
+    print(
+        f"plain float32 matmul: {rate / 1e9:.0f} GFLOP/s; import follmer: {import_seconds():.2f} s"
+    )
+    print(
+        f"{'dim':>6} {'ms/iter':>10} {'noise':>8} {'drift':>8} {'likelihood':>11} {'of peak':>8} "
+        f"{'compile s':>10}"
+    )
+    for dim in options.dims:
+        print(measure(dim, options.drift, options.objective, rate), flush=True)
+
+
+if __name__ == "__main__":
+    main()

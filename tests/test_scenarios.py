@@ -1,0 +1,71 @@
+"""Every objective × drift × path recovers the shared scenarios."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+import follmer
+from follmer.diagnostics import diagnose
+from follmer.drifts import DRIFTS
+from follmer.objectives import OBJECTIVES
+from follmer.paths import GRIDS
+from scenarios import SCENARIOS, truth
+
+DEFAULTS = ("stl", "time_mlp", "geometric")
+PRODUCT = list(itertools.product(OBJECTIVES, DRIFTS, GRIDS))
+# The quick tests change one choice at a time.
+ONE_AT_A_TIME = [
+    choice for choice in PRODUCT if sum(a != b for a, b in zip(choice, DEFAULTS, strict=True)) <= 1
+]
+
+
+def recover(scenario, objective, drift, grid):
+    target = SCENARIOS[scenario]()
+    expected = truth(target)
+    posterior = follmer.fit(
+        target,
+        key=jax.random.key(0),
+        objective=objective,
+        drift=drift,
+        grid=grid,
+        drift_options={"width": 32},
+        num_steps=16,
+        num_iterations=400,
+        chunk_size=200,
+        check=False,
+    )
+    draws, log_weights = posterior.weighted_sample(4096, key=jax.random.key(1))
+    found = diagnose(log_weights)
+    # The weights make these exact; training is what makes the gap small.
+    assert abs(found.log_evidence - expected.log_evidence) < 4.5 * found.log_evidence_se
+    assert found.log_evidence - found.elbo < 0.4
+    weights = np.asarray(jax.nn.softmax(log_weights), float)
+    values = np.stack([np.asarray(leaf, float) for leaf in jax.tree.leaves(draws)], 1)
+    values = values.reshape(4096, 2)
+    deviations = values - expected.mean
+    # Delta-method standard errors of self-normalised estimates.
+    mean_se = np.sqrt((weights**2) @ deviations**2)
+    assert (np.abs(weights @ deviations) < 4.5 * mean_se).all()
+    squares = deviations**2 - expected.sd**2
+    square_se = np.sqrt((weights**2) @ squares**2)
+    assert (np.abs(weights @ squares) < 4.5 * square_se).all()
+    assert (mean_se < 0.1 * expected.sd).all()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_defaults_recover_every_scenario(scenario):
+    recover(scenario, *DEFAULTS)
+
+
+@pytest.mark.parametrize(("objective", "drift", "grid"), ONE_AT_A_TIME)
+def test_every_choice_recovers_a_scenario(objective, drift, grid):
+    recover("two_near_modes", objective, drift, grid)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("objective", "drift", "grid"), PRODUCT)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_combination_recovers_every_scenario(scenario, objective, drift, grid):
+    recover(scenario, objective, drift, grid)

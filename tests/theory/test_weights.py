@@ -1,0 +1,90 @@
+"""E[exp(−F)] = Z exactly, for every number of steps, grid, drift and target."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from follmer.drifts import MLP
+from follmer.objectives import OBJECTIVES, LogVariance, Problem
+from follmer.paths import GRIDS, Diffusion, grid_times
+
+LOG_Z = 1.3
+NUM_PATHS = 40_000
+
+
+def gaussian(x):
+    return LOG_Z + jnp.sum(jax.scipy.stats.norm.logpdf(x, jnp.array([0.5, -0.3]), 0.7))
+
+
+def mixture(x):
+    modes = jnp.array([[-0.8, 0.2], [0.7, 0.5]])
+    log_densities = jnp.sum(jax.scipy.stats.norm.logpdf(x, modes, 0.6), axis=1)
+    return LOG_Z + jax.nn.logsumexp(log_densities, b=jnp.array([0.3, 0.7]))
+
+
+def random_drift(key):
+    """An MLP whose last layer is not zero."""
+    net = MLP(2, width=16, depth=2, key=key)
+    leaves, treedef = jax.tree.flatten(net)
+    keys = jax.random.split(key, len(leaves))
+    noisy = [
+        leaf + 0.25 * jax.random.normal(one, leaf.shape)
+        for leaf, one in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.unflatten(treedef, noisy)
+
+
+def problem(log_density, num_steps, grid, gamma=1.0, num_paths=NUM_PATHS):
+    times = grid_times(GRIDS[grid], num_steps)
+    return Problem(Diffusion(2, gamma, times, jnp.float32), log_density, num_paths)
+
+
+def assert_mean_weight_is_evidence(log_weights):
+    weights = np.exp(np.asarray(log_weights, float) - LOG_Z)
+    se = weights.std() / np.sqrt(weights.size)
+    # The weights vary (the test could fail) and their mean is known to a few per cent.
+    assert 1e-3 < se < 0.05
+    assert abs(weights.mean() - 1) < 4.5 * se
+
+
+@pytest.mark.parametrize("log_density", [gaussian, mixture])
+@pytest.mark.parametrize("grid", sorted(GRIDS))
+@pytest.mark.parametrize("num_steps", [1, 2, 5, 20])
+def test_mean_weight_is_the_evidence_for_every_k(num_steps, grid, log_density):
+    drift = random_drift(jax.random.key(7))
+    case = problem(log_density, num_steps, grid)
+    paths = jax.jit(lambda key: case.simulate(drift, key))(jax.random.key(1))
+    assert float(jnp.mean(paths.kl)) > 0.02
+    assert_mean_weight_is_evidence(case.log_terminal(paths.end) + paths.log_ratio)
+
+
+@pytest.mark.parametrize("gamma", [0.8, 1.5])
+def test_mean_weight_is_the_evidence_for_every_gamma(gamma):
+    case = problem(gaussian, 5, "uniform", gamma)
+    paths = case.simulate(random_drift(jax.random.key(0)), jax.random.key(1))
+    assert_mean_weight_is_evidence(case.log_terminal(paths.end) + paths.log_ratio)
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_every_objective_reports_the_exact_weights(name):
+    case = problem(mixture, 5, "uniform")
+    _, log_weights = OBJECTIVES[name](random_drift(jax.random.key(0)), case, jax.random.key(1))
+    assert_mean_weight_is_evidence(log_weights)
+
+
+def test_the_log_ratio_of_a_given_path_is_that_of_its_simulation():
+    case = problem(gaussian, 7, "geometric", num_paths=16)
+    drift = random_drift(jax.random.key(0))
+    paths = case.simulate(drift, jax.random.key(1))
+    np.testing.assert_allclose(case.log_ratio(drift, paths), paths.log_ratio, rtol=1e-4, atol=1e-4)
+
+
+def test_off_policy_paths_are_scored_by_the_trained_drift():
+    """Under paths of v, exp(−F_u) has mean Z once corrected by q_u/q_v."""
+    case = problem(gaussian, 5, "uniform")
+    drift, other = random_drift(jax.random.key(0)), random_drift(jax.random.key(5))
+    _, log_weights = LogVariance(sampling_drift=other)(drift, case, jax.random.key(1))
+    paths = case.simulate(other, jax.random.key(1))
+    correction = case.log_ratio(other, paths) - case.log_ratio(drift, paths)
+    assert_mean_weight_is_evidence(log_weights + correction)
