@@ -14,6 +14,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 
@@ -51,7 +52,8 @@ def network() -> follmer.Target:
     ]
 
     def log_prior(theta: Any) -> jax.Array:
-        return sum(jnp.sum(jax.scipy.stats.norm.logpdf(p, 0, 0.3)) for p in jax.tree.leaves(theta))
+        flat, _ = jax.flatten_util.ravel_pytree(theta)
+        return jnp.sum(jax.scipy.stats.norm.logpdf(flat, 0, 0.3))
 
     def log_likelihood(theta: Any, batch: Any) -> jax.Array:
         h = batch[0]

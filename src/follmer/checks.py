@@ -22,8 +22,8 @@ def as_key(key: Any) -> PRNGKeyArray:
             cause="the result of jax.random.split was passed whole",
             hint="pass one of its rows, or vmap over them",
         )
-    if isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.shape == (2,):
-        return jax.random.wrap_key_data(key)
+    if isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.shape[-1:] == (2,):
+        return as_key(jax.random.wrap_key_data(key))
     raise InputError(
         f"key is not a JAX random key but {type(key).__name__}: {key!r:.80}.",
         cause="a seed was passed where a key is wanted",
@@ -32,13 +32,13 @@ def as_key(key: Any) -> PRNGKeyArray:
 
 
 def positive_int(name: str, value: Any) -> int:
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
+    if _is_number(value, numbers.Integral, jnp.integer) and int(value) >= 1:
         return int(value)
     raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
 
 def positive_float(name: str, value: Any) -> float:
-    if _is_number(value) and math.isfinite(value) and float(value) > 0:
+    if _is_number(value) and math.isfinite(float(value)) and float(value) > 0:
         return float(value)
     raise InputError(f"{name} must be a finite number above 0, not {value!r}.")
 
@@ -49,7 +49,8 @@ def fraction(name: str, value: Any) -> float:
     raise InputError(f"{name} must be a number in [0, 1), not {value!r}.")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any, kind: type = numbers.Real, dtype: Any = jnp.number) -> bool:
     if isinstance(value, np.ndarray | jax.Array):
-        return value.shape == () and np.issubdtype(value.dtype, np.number)
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+        real = jnp.issubdtype(value.dtype, dtype) and not jnp.iscomplexobj(value)
+        return value.shape == () and real
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -8,6 +8,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+# Below this many draws no tail can be fitted.
+_MIN_DRAWS = 25
+
 
 class Diagnostics(NamedTuple):
     """Evidence bound and estimate, and how evenly the weights spread.
@@ -48,10 +51,15 @@ def ess_fraction(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
 def pareto_smooth(log_weights: ArrayLike) -> tuple[np.ndarray, float]:
     """Pareto-smoothed, self-normalised log weights and the tail index k̂ (ArviZ)."""
     log_weights = np.asarray(log_weights, float)
-    spread = np.ptp(log_weights)
+    top = log_weights.max()
+    if not np.isfinite(top):
+        return np.full_like(log_weights, np.nan), float("nan")
+    normalised = log_weights - top - np.log(np.sum(np.exp(log_weights - top)))
+    if log_weights.size < _MIN_DRAWS:
+        return normalised, float("nan")
     # Weights that are equal up to rounding have no tail to fit.
-    if spread < 1e-4:
-        return np.full_like(log_weights, -np.log(log_weights.size)), float("-inf")
+    if np.ptp(log_weights[np.isfinite(log_weights)]) < 1e-4:
+        return normalised, float("-inf")
     from arviz_stats.base import array_stats
 
     # ArviZ takes the negative of the log weights.
@@ -71,6 +79,8 @@ def verdict(found: Diagnostics) -> Verdict:
     if not np.isfinite([found.elbo, found.log_evidence, found.ess_fraction]).all():
         return Verdict("do not use", "some weights are not finite: run target.check(key=…)")
     gap = found.log_evidence - found.elbo
+    if np.isnan(found.khat):
+        return Verdict("do not use", "there are too few draws to judge: raise num_samples")
     if found.khat >= 0.7 or found.ess_fraction < 0.02:
         return Verdict(
             "do not use",

@@ -191,9 +191,9 @@ class _Bar:
     """tqdm, off the device."""
 
     def __init__(self, total: int, done: int, visible: bool):
-        self._bar = tqdm(
-            total=total, initial=done, desc="follmer", unit="it", disable=not visible, leave=True
-        )
+        # Left out when visible, so that the variable TQDM_DISABLE is heeded.
+        hidden = {} if visible else {"disable": True}
+        self._bar = tqdm(total=total, initial=done, desc="follmer", unit="it", **hidden)
         self._shown: dict[str, str] = {}
 
     def __enter__(self) -> "_Bar":

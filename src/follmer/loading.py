@@ -9,7 +9,7 @@ import numpy as np
 
 from follmer import storage
 from follmer.baselines.mc_sfs import HeatSemigroupSampler
-from follmer.errors import FileError, options_checked
+from follmer.errors import FileError, InputError, options_checked
 from follmer.nsfs import NSFS
 from follmer.paths import Drift, Grid
 from follmer.posterior import FILE_KIND, AbstractSampler, Flow, Posterior
@@ -26,6 +26,8 @@ def load(
     A drift or grid of your own is code and not in the file: pass it again.
     """
     path = Path(path)
+    if not isinstance(target, Target):
+        raise InputError(f"target is {type(target).__name__}, not a follmer.Target.")
     header, arrays = storage.read(path, FILE_KIND)
     if header["space"] != target.space.describe():
         raise FileError(
@@ -42,6 +44,11 @@ def load(
             raise FileError(
                 f"{path} was saved with a {name} of your own, which is code and not in the file.",
                 hint=f"follmer.load(path, target, {name}=…)",
+            )
+        if value is not None and settings.get(name) != "custom":
+            raise InputError(
+                f"{path} was not saved with a {name} of your own.",
+                hint=f"follmer.load(path, target) without {name}=",
             )
         if value is not None:
             settings[name] = value

@@ -93,7 +93,6 @@ class NSFS:
                 f"target is {type(self.target).__name__}, not a follmer.Target.",
                 hint="follmer.Target(log_density, like=…)",
             )
-        object.__setattr__(self, "drift_options", dict(self.drift_options))
         for name in ("num_steps", "num_paths", "num_iterations"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("gamma", "clip_norm"):
@@ -265,7 +264,8 @@ class NSFS:
                     f"drift={self.drift!r} is not a drift.",
                     hint=f"{closest(self.drift, DRIFTS)}; or any function (t, x) -> u",
                 )
-            _check_drift_options(DRIFTS[self.drift], self.drift_options)
+            options = _checked_drift_options(DRIFTS[self.drift], self.drift_options)
+            object.__setattr__(self, "drift_options", options)
         elif not callable(self.drift):
             raise InputError(
                 f"drift is {type(self.drift).__name__}, not a function or a name.",
@@ -309,11 +309,11 @@ def _num_rows(batch: PyTree) -> float:
     return leaves[0].shape[0] if leaves else float("inf")
 
 
-def _check_drift_options(drift: Callable[..., Any], options: Mapping[str, Any]) -> None:
+def _checked_drift_options(drift: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, int]:
     known = [
         name for name in drift.__init__.__annotations__ if name not in ("dim", "key", "return")
     ]
-    for name, value in options.items():
+    for name in options:
         if name not in known:
             raise unknown_option(name, known)
-        positive_int(name, value)
+    return {name: positive_int(name, value) for name, value in options.items()}

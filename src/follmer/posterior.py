@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from follmer import storage
 from follmer.checks import as_key, positive_int
 from follmer.diagnostics import Diagnostics, diagnose, pareto_smooth
-from follmer.errors import options_checked
+from follmer.errors import InputError, options_checked
 from follmer.nsfs import NSFS, Draws
 from follmer.summary import summarise
 from follmer.targets import Target
@@ -124,6 +124,8 @@ class Posterior:
         num_steps: int | None = None,
     ) -> PyTree:
         """Self-normalised, Pareto-smoothed estimate of the posterior mean of `function(theta)`."""
+        if not callable(function):
+            raise InputError(f"function is {type(function).__name__}, not a function of theta.")
         draws = self.weighted_sample(num_samples, key=key, num_steps=num_steps)
         weights = jnp.asarray(np.exp(pareto_smooth(draws.log_weights)[0]), self.target.dtype)
         values = jax.vmap(function)(draws.position)
@@ -142,13 +144,12 @@ class Posterior:
 
         Removes the bias of plain draws where the weights are sound; draws may repeat.
         """
-        positive_int("num_samples", num_samples)
+        num_samples = positive_int("num_samples", num_samples)
+        if num_proposals is None:
+            num_proposals = 4 * num_samples
+        positive_int("num_proposals", num_proposals)
         draw_key, choice_key = jax.random.split(as_key(key))
-        proposals = self.weighted_sample(
-            4 * num_samples if num_proposals is None else num_proposals,
-            key=draw_key,
-            num_steps=num_steps,
-        )
+        proposals = self.weighted_sample(num_proposals, key=draw_key, num_steps=num_steps)
         weights = jnp.asarray(np.exp(pareto_smooth(proposals.log_weights)[0]))
         # Systematic resampling: one uniform, evenly spaced points, least added variance.
         offset = jax.random.uniform(choice_key)
@@ -194,6 +195,7 @@ class Posterior:
             },
         )
 
+    @options_checked
     def save(self, path: str | Path) -> None:
         """Write settings (JSON), arrays and history to one file; `follmer.load` reads it back."""
         history = {f"history_{name}": values for name, values in self.history.items()}

@@ -3,7 +3,6 @@
 import json
 import os
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,17 @@ def write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, np.nd
     """Replace the file at `path` by one that holds the header and the arrays."""
     text = json.dumps({"follmer": kind, "version": _VERSION, **header})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        _write_beside_and_replace(path, text, arrays)
     except OSError as error:
         raise FileError(
             f"cannot write {path}: {error}.",
             cause="the folder is not writable, or the disk is full",
         ) from error
+
+
+def _write_beside_and_replace(path: Path, text: str, arrays: dict[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             header_bytes = np.frombuffer(text.encode(), np.uint8)
@@ -39,7 +42,7 @@ def write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, np.nd
 
 def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and arrays of a file of that kind."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise FileError(f"there is no file {path}.")
     foreign = FileError(
         f"{path} is not a follmer {kind}.",
@@ -47,17 +50,20 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         hint="the file that .save() wrote, copied again from its source",
     )
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
         header = json.loads(arrays.pop("__header__").tobytes())
-        found = header.get("follmer")
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        found, version = header["follmer"], header["version"]
+    except PermissionError as error:
+        raise FileError(f"cannot read {path}: {error}.") from error
+    except Exception as error:
+        # Bytes that are not ours fail to decode in many ways; the first one is chained.
         raise foreign from error
     if found != kind:
         raise FileError(f"{path} holds a follmer {found}, not a {kind}.")
-    if header["version"] != _VERSION:
+    if version != _VERSION:
         raise FileError(
-            f"{path} has format version {header['version']}; this follmer reads {_VERSION}.",
+            f"{path} has format version {version}; this follmer reads {_VERSION}.",
             hint="the follmer release that wrote the file",
         )
     return header, arrays

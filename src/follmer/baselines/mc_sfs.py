@@ -84,7 +84,7 @@ def mc_sfs(
         raise InputError(f"target is {type(target).__name__}, not a follmer.Target.")
     if variant not in _VARIANTS:
         raise InputError(f"variant={variant!r} is unknown.", hint=closest(str(variant), _VARIANTS))
-    grid_times(as_grid(grid), num_steps)
+    grid_times(as_grid(grid), positive_int("num_steps", num_steps))
     sampler = HeatSemigroupSampler(
         target,
         positive_int("num_samples", num_samples),

@@ -34,4 +34,6 @@ class HeatSemigroup(eqx.Module):
             log_f, gradients = jax.vmap(jax.value_and_grad(self.log_terminal))(points)
             return self.gamma * jax.nn.softmax(log_f) @ gradients
         log_f = jax.vmap(self.log_terminal)(points)
+        # Where no draw sees any mass there is no direction to go.
+        log_f = jnp.where(jnp.max(log_f) == -jnp.inf, 0.0, log_f)
         return jax.nn.softmax(log_f) @ z / spread

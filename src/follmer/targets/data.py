@@ -43,6 +43,11 @@ def _leading_axis(name: str, value: Any) -> int:
         raise InputError(
             f"{name} in `data` is {type(value).__name__}, not an array.", hint="numpy.asarray"
         )
+    if not (jnp.issubdtype(value.dtype, jnp.number) or value.dtype == bool):
+        raise InputError(
+            f"{name} in `data` has dtype {value.dtype}; only numbers can be computed with.",
+            hint="integer codes for categories",
+        )
     if value.shape == ():
         raise InputError(
             f"{name} in `data` is a scalar; every array needs one row per data point.",

@@ -36,7 +36,9 @@ def preflight(target: "Target", key: PRNGKeyArray, num_draws: int, scale: float)
     values, gradients = evaluate(xs, target.data)
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
-        leaf = _offending_leaf(target, xs[bad[0]])
+        good = np.flatnonzero(np.isfinite(values))
+        sound = xs[good[0]] if good.size else jnp.zeros_like(xs[0])
+        leaf = _offending_leaf(target, xs[bad[0]], sound)
         raise NonFiniteError(
             f"the log density is not finite at {bad.size} of {num_draws} starting draws; first: "
             f"{float(values[bad[0]])} at {_show(target, xs[bad[0]])}"
@@ -59,10 +61,12 @@ def preflight(target: "Target", key: PRNGKeyArray, num_draws: int, scale: float)
     return CheckReport(num_draws, float(values.min()), float(values.max()), float(norms.max()))
 
 
-def _offending_leaf(target: "Target", x: Float[Array, " dim"]) -> str | None:
-    """The leaf whose coordinates, set to 0, make the density finite again."""
+def _offending_leaf(
+    target: "Target", x: Float[Array, " dim"], sound: Float[Array, " dim"]
+) -> str | None:
+    """The leaf that makes the density finite again when taken from a sound draw."""
     for leaf in target.space.leaves:
-        mended = x.at[leaf.start : leaf.stop].set(0)
+        mended = x.at[leaf.start : leaf.stop].set(sound[leaf.start : leaf.stop])
         if np.isfinite(target.log_density(mended)):
             return leaf.name
     return None

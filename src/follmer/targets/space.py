@@ -60,8 +60,10 @@ class Space:
                 values.append(free)
             else:
                 value = leaf.transform(free)
-                values.append(value)
-                log_det += jnp.sum(leaf.transform.log_abs_det_jacobian(free, value))
+                terms = leaf.transform.log_abs_det_jacobian(free, value)
+                # NumPyro may compute in the widest floats that are enabled.
+                values.append(value.astype(self.dtype))
+                log_det += jnp.sum(terms).astype(self.dtype)
         return jax.tree.unflatten(self._treedef, values), log_det
 
     def unconstrain(self, theta: PyTree) -> Float[Array, " dim"]:
@@ -77,7 +79,7 @@ class Space:
                     f"leaf {leaf.name} has shape {value.shape}; `like` says {leaf.shape}."
                 )
             flat.append(jnp.ravel(value if leaf.transform is None else leaf.transform.inv(value)))
-        return jnp.concatenate(flat)
+        return jnp.concatenate(flat).astype(self.dtype)
 
     def leaf_of(self, coordinate: int) -> Leaf:
         """The leaf that a flat coordinate belongs to."""
@@ -85,7 +87,7 @@ class Space:
 
     def describe(self) -> list[list[Any]]:
         """A JSON-able fingerprint, kept in saved files."""
-        return [[leaf.name, list(leaf.shape), list(leaf.free_shape)] for leaf in self.leaves]
+        return [[leaf.name, list(leaf.shape), _describe(leaf.transform)] for leaf in self.leaves]
 
 
 def leaf_name(path: tuple[Any, ...]) -> str:
@@ -126,9 +128,10 @@ def _transforms(like: PyTree, constraints: PyTree) -> list[Any]:
     if type(like) is dict and isinstance(constraints, dict):
         unknown = constraints.keys() - like.keys()
         if unknown:
-            name = sorted(unknown)[0]
+            name = min(unknown, key=str)
             raise InputError(
-                f"`constraints` names {name!r}, which is not in `like`.", hint=closest(name, like)
+                f"`constraints` names {name!r}, which is not in `like`.",
+                hint=closest(str(name), map(str, like)),
             )
         return [
             transform
@@ -177,9 +180,23 @@ def _transforms(like: PyTree, constraints: PyTree) -> list[Any]:
 
 def _free_shape(name: str, shape: tuple[int, ...], transform: Any) -> tuple[int, ...]:
     try:
-        return tuple(transform.inverse_shape(shape))
+        free_shape = tuple(transform.inverse_shape(shape))
+        fits, why = tuple(transform.forward_shape(free_shape)) == shape, "its bounds broadcast"
     except (ValueError, TypeError, IndexError) as error:
+        fits, why = False, str(error)
+    if not fits:
         raise InputError(
-            f"leaf {name} of shape {shape} cannot carry its constraint: {error}",
-            cause="the constraint applies to vectors or matrices and the leaf has another shape",
-        ) from None
+            f"leaf {name} of shape {shape} cannot carry its constraint: {why}.",
+            cause="the constraint is for vectors, matrices or bounds of another shape",
+        )
+    return free_shape
+
+
+def _describe(transform: Any) -> Any:
+    """Type and parameters of a transform, as JSON."""
+    if transform is None:
+        return None
+    if hasattr(transform, "parts"):
+        return [_describe(part) for part in transform.parts]
+    parameters = [np.asarray(value).tolist() for value in jax.tree.leaves(transform)]
+    return [type(transform).__name__, *parameters]
