@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.drifts import AbstractTracked
-from follmer.paths import PATHS_AXIS, Diffusion, Drift, Move, Path, simulate, step_log_ratio
+from follmer.paths import PATHS_AXIS, Diffusion, Drift, Path, simulate, step_log_ratio
 
 # An objective maps (drift, problem, key) to the loss and the paths' log weights, −F.
 Objective = Callable[
@@ -24,46 +24,38 @@ class Problem(NamedTuple):
     num_paths: int
     is_minibatch: bool = False
 
-    def simulate(
-        self,
-        drift: Drift,
-        key: PRNGKeyArray,
-        nudges: Move | None = None,
-        score_nudges: bool = True,
-    ) -> Path:
+    def simulate(self, drift: Drift, key: PRNGKeyArray) -> Path:
         """`num_paths` paths of the drift, as one `Path` with a leading axis."""
 
-        def one(noise: Float[Array, "steps dim"], nudges: Move | None) -> Path:
-            return simulate(drift, self.diffusion, noise, nudges, score_nudges)
+        def one(noise: Float[Array, "steps dim"]) -> Path:
+            return simulate(drift, self.diffusion, noise)
 
         noise = jax.vmap(self.diffusion.noise)(jax.random.split(key, self.num_paths))
-        return jax.vmap(one, axis_name=PATHS_AXIS)(noise, nudges)
+        return jax.vmap(one, axis_name=PATHS_AXIS)(noise)
 
     def log_terminal(self, ends: Float[Array, "paths dim"]) -> Float[Array, " paths"]:
         """ln f = ln p(X|x) p(x) − ln N(x|0,γI) at the paths' ends."""
         return jax.vmap(lambda x: self.log_density(x) - self.diffusion.log_reference(x))(ends)
 
-    def moves(self, drift: Drift, states: Float[Array, "paths steps dim"]) -> Move:
-        """The drift's moves at given states, for all paths and times at once."""
+    def log_ratio(self, drift: Drift, paths: Path) -> Float[Array, " paths"]:
+        """ln p(path) − ln q(path) of given paths, taken as data, under any drift."""
         diffusion = self.diffusion
+        states, increments = jax.lax.stop_gradient((paths.states, paths.increments))
 
-        def move(t: Array, dt: Array, x: Float[Array, " dim"]) -> Move:
-            return diffusion.step(drift, diffusion.gamma, t, dt, x)
+        def one(t: Array, dt: Array, x: Array, increment: Array) -> Float[Array, ""]:
+            return step_log_ratio(diffusion.step(drift, diffusion.gamma, t, dt, x), increment)
 
         if isinstance(drift, AbstractTracked):
             # Batch statistics are over the paths of one time.
-            over_paths = jax.vmap(move, (None, None, 0), axis_name=PATHS_AXIS)
-            return jax.vmap(over_paths, (0, 0, 1), 1)(diffusion.starts, diffusion.lengths, states)
-        # One flat axis of all states: a single large matrix product per layer.
-        flat = jax.vmap(move)(
-            jnp.tile(diffusion.starts, self.num_paths),
-            jnp.tile(diffusion.lengths, self.num_paths),
-            states.reshape(-1, diffusion.dim),
-        )
-        return jax.tree.map(lambda leaf: leaf.reshape(states.shape), flat)
-
-    def log_ratio(self, drift: Drift, paths: Path) -> Float[Array, " paths"]:
-        """ln p(path) − ln q(path) of given paths, taken as data, under any drift."""
-        paths = jax.lax.stop_gradient(paths)
-        each_step = jax.vmap(jax.vmap(step_log_ratio))
-        return jnp.sum(each_step(self.moves(drift, paths.states), paths.increments), axis=1)
+            over_paths = jax.vmap(one, (None, None, 0, 0), axis_name=PATHS_AXIS)
+            over_steps = jax.vmap(over_paths, (0, 0, 1, 1), 1)
+            terms = over_steps(diffusion.starts, diffusion.lengths, states, increments)
+        else:
+            # One flat axis of all states: a single large matrix product per layer.
+            terms = jax.vmap(one)(
+                jnp.tile(diffusion.starts, self.num_paths),
+                jnp.tile(diffusion.lengths, self.num_paths),
+                states.reshape(-1, diffusion.dim),
+                increments.reshape(-1, diffusion.dim),
+            ).reshape(self.num_paths, diffusion.num_steps)
+        return jnp.sum(terms, axis=1)

@@ -1,8 +1,9 @@
 """Sticking the landing: the gradient has no variance at the optimal drift (the paper's Theorem)."""
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.objectives.pathwise import pathwise
 from follmer.objectives.problem import Problem
 from follmer.paths import Drift
 
@@ -12,6 +13,11 @@ def stl(
 ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
     """E[F] with the drift's parameters, not the state, stopped inside ln q(path).
 
-    That is the relative-entropy gradient less the path's score ∇_φ ln q(path), of zero mean.
+    That is the relative-entropy gradient less ∇_φ ln q(path) of the path taken as data: a score,
+    of zero mean, evaluated for all times at once.
     """
-    return pathwise(drift, problem, key, lambda paths: -paths.log_ratio, score_moves=False)
+    paths = problem.simulate(drift, key)
+    log_weights = problem.log_terminal(paths.end) + paths.log_ratio
+    minus_log_q = problem.log_ratio(drift, paths)
+    score = minus_log_q - jax.lax.stop_gradient(minus_log_q)
+    return jnp.mean(score - log_weights), log_weights

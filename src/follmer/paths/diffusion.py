@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths.steps import (
     Drift,
-    Move,
     Step,
     euler_maruyama,
     step_kl,
@@ -71,29 +70,17 @@ class Diffusion(NamedTuple):
         return jax.random.normal(key, (self.num_steps, self.dim), self.dtype)
 
 
-def simulate(
-    drift: Drift,
-    diffusion: Diffusion,
-    noise: Float[Array, "steps dim"],
-    nudges: Move | None = None,
-    score_nudges: bool = True,
-) -> Path:
-    """Run one path from 0 to time 1, evaluating the drift once per step.
-
-    `nudges` (zeros) are added to the steps' moves, so that one can differentiate by the moves;
-    without `score_nudges` the density q(path) does not see them.
-    """
+def simulate(drift: Drift, diffusion: Diffusion, noise: Float[Array, "steps dim"]) -> Path:
+    """Run one path from 0 to time 1, evaluating the drift once per step."""
 
     def body(x: Float[Array, " dim"], inputs: tuple[Any, ...]) -> tuple[Array, tuple[Array, ...]]:
-        t, dt, epsilon, nudge = inputs
+        t, dt, epsilon = inputs
         move = diffusion.step(drift, diffusion.gamma, t, dt, x)
-        taken = move if nudge is None else jax.tree.map(jnp.add, move, nudge)
-        increment = take_step(taken, epsilon)
+        increment = take_step(move, epsilon)
         after = x + jnp.sqrt(diffusion.gamma * dt) * increment
-        scored = taken if score_nudges else move
-        return after, (step_log_ratio(scored, increment), step_kl(taken), x, increment)
+        return after, (step_log_ratio(move, increment), step_kl(move), x, increment)
 
     start = jnp.zeros(diffusion.dim, diffusion.dtype)
-    steps = (diffusion.starts, diffusion.lengths, noise, nudges)
+    steps = (diffusion.starts, diffusion.lengths, noise)
     end, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
     return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)
