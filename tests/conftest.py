@@ -3,6 +3,8 @@
 The entry points are left alone: their own checks of bad input are what the tests look at.
 """
 
+import tempfile
+
 import jax
 import pytest
 from jaxtyping import install_import_hook
@@ -13,15 +15,18 @@ with install_import_hook(CHECKED, "beartype.beartype"):
     import follmer  # noqa: F401
 
 
+def pytest_configure(config):
+    """Equal computations of different tests are compiled once."""
+    folder = tempfile.TemporaryDirectory(prefix="follmer-tests-")
+    config.add_cleanup(folder.cleanup)
+    jax.config.update("jax_compilation_cache_dir", folder.name)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
 @pytest.fixture
 def key():
     return jax.random.key(0)
-
-
-@pytest.fixture(autouse=True)
-def _quiet(monkeypatch):
-    """No progress bars in the tests' output."""
-    monkeypatch.setenv("TQDM_DISABLE", "1")
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ class Run(NamedTuple):
     ess: float = 0.0
     best_elbo: float = -np.inf
     stale: int = 0  # evaluations since the best
-    finished: bool = False
 
     @classmethod
     def start(cls, state: State) -> "Run":

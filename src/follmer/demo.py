@@ -61,8 +61,7 @@ def regression(key: Array) -> Target:
 def run(out: Path, seed: int) -> Path:
     """Fit both, print both summaries, write the picture; returns its path."""
     pyplot = _pyplot()
-    if not out.parent.is_dir():
-        raise FileError(f"there is no folder {out.parent} to write {out.name} into.")
+    _check_picture(out, pyplot)
     data_key, *keys = jax.random.split(jax.random.key(seed), 5)
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 5), layout="constrained")
     print("A banana-shaped density (true ln Z = 0)")
@@ -74,6 +73,21 @@ def run(out: Path, seed: int) -> Path:
     figure.savefig(out, dpi=120)
     pyplot.close(figure)
     return out
+
+
+def _check_picture(out: Path, pyplot: ModuleType) -> None:
+    """Before training, not after it."""
+    if not out.parent.is_dir():
+        raise FileError(f"there is no folder {out.parent} to write {out.name} into.")
+    if out.is_dir():
+        raise FileError(f"{out} is a folder, not a file to write.", hint=f"--out {out}/demo.png")
+    kinds = pyplot.figure().canvas.get_supported_filetypes()
+    pyplot.close()
+    if out.suffix.lstrip(".") not in kinds:
+        raise FileError(
+            f"pictures cannot be written as {out.suffix or 'a file without a suffix'}.",
+            hint="one of: " + ", ".join(kinds),
+        )
 
 
 def _fit_and_tell(target: Target, fit_key: Array, summary_key: Array) -> Posterior:

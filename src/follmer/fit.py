@@ -23,6 +23,8 @@ from follmer.targets import Target
 
 # Steps in a row without a finite gradient before training is given up.
 _MAX_SKIPPED_IN_A_ROW = 50
+# Nats by which the ELBO must rise to count as better, however small its noise.
+_SMALLEST_GAIN = 1e-3
 # Paths behind each evaluation of the averaged drift.
 _EVALUATION_PATHS = 256
 # The device is asked for about this many seconds of work at a time.
@@ -74,6 +76,8 @@ def fit(
     algorithm = _as_algorithm(target, options)
     target = algorithm.target
     chunk_size = positive_int("chunk_size", chunk_size)
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise InputError("callbacks must be a list of functions of a Report.")
     if patience is not None:
         positive_int("patience", patience)
     check_key, init_key, train_key, evaluation_key = jax.random.split(key, 4)
@@ -92,12 +96,11 @@ def fit(
     notes = []
     with _Bar(algorithm.num_iterations, run.iteration, progress) as bar:
         try:
-            while not run.finished:
-                run = loop.chunk(run, bar)
-                run = _judge(run, algorithm.num_iterations, patience)
+            while not _finished(run, algorithm.num_iterations, patience):
+                run = _judge(loop.chunk(run, bar))
                 saved.save(run)
                 answers = [callback(_report(run)) for callback in callbacks]
-                if True in answers:
+                if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
                     break
         except KeyboardInterrupt:
             warnings.warn(
@@ -126,7 +129,7 @@ class _Loop:
         self.evaluation_key = evaluation_key
         self.chunk_size = chunk_size
         self.latest = state  # newer than the run's own when a chunk is cut short
-        self._advance = jax.jit(self._advance_on_device)
+        self._advance = jax.jit(self._advance_on_device)  # traced once: the count is an argument
         self._evaluate = jax.jit(self._evaluate_on_device)
         self._pace = 1
 
@@ -139,15 +142,14 @@ class _Loop:
         while done < end:
             count = min(self._pace, end - done)
             began = time.perf_counter()
-            state, info = self._advance(state, data, count)
+            state, info = self._advance(state, self.train_key, data, count)
             info = jax.tree.map(lambda values, n=count: np.asarray(values)[:n], info)
             self._set_pace(count, time.perf_counter() - began, first=not infos)
             infos.append(info)
             done += count
             self.latest = state
-            _stop_if_persistent(state, done)
             bar.advance(count, loss=float(info.loss[-1]))
-        elbo, elbo_se, ess = (float(v) for v in self._evaluate(state, data))
+        elbo, elbo_se, ess = map(float, self._evaluate(state, self.evaluation_key, data))
         bar.show(elbo=elbo, ess=ess)
         info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
         return run.extended(state, info, elbo=elbo, elbo_se=elbo_se, ess=ess)
@@ -161,28 +163,30 @@ class _Loop:
             self._pace = 2
 
     def _advance_on_device(
-        self, state: State, data: PyTree, count: Int[Array, ""]
+        self, state: State, key: PRNGKeyArray, data: PyTree, count: Int[Array, ""]
     ) -> tuple[State, Info]:
         def body(i: Array, carry: tuple[State, Info]) -> tuple[State, Info]:
             state, infos = carry
-            batch_key, step_key = jax.random.split(
-                jax.random.fold_in(self.train_key, state.iteration)
-            )
+            batch_key, step_key = jax.random.split(jax.random.fold_in(key, state.iteration))
             batch = self.algorithm.random_batch(batch_key, data)
             state, info = self.algorithm.step(state, step_key, batch)
             return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), infos, info)
 
-        _, shapes = jax.eval_shape(self.algorithm.step, state, self.train_key)
+        _, shapes = jax.eval_shape(self.algorithm.step, state, key)
         infos = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
         return jax.lax.fori_loop(0, count, body, (state, infos))
 
-    def _evaluate_on_device(self, state: State, data: PyTree) -> tuple[Array, Array, Array]:
-        batch_key, path_key = jax.random.split(
-            jax.random.fold_in(self.evaluation_key, state.iteration)
-        )
-        batch = self.algorithm.random_batch(batch_key, data)
-        keys = jax.random.split(path_key, _EVALUATION_PATHS)
-        _, log_weights = self.algorithm.simulate(state.average, keys, None, batch)
+    def _evaluate_on_device(
+        self, state: State, key: PRNGKeyArray, data: PyTree
+    ) -> tuple[Array, Array, Array]:
+        def log_weight(key: PRNGKeyArray) -> Array:
+            # A batch for every path: their noise is then part of the standard error.
+            batch_key, path_key = jax.random.split(key)
+            batch = self.algorithm.random_batch(batch_key, data)
+            return self.algorithm.simulate(state.average, path_key[None], None, batch)[1][0]
+
+        keys = jax.random.split(jax.random.fold_in(key, state.iteration), _EVALUATION_PATHS)
+        log_weights = jax.vmap(log_weight)(keys)
         se = jnp.std(log_weights) / np.sqrt(_EVALUATION_PATHS)
         return jnp.mean(log_weights), se, ess_fraction(log_weights)
 
@@ -214,34 +218,40 @@ class _Bar:
 
 
 def _as_algorithm(target: Target | NSFS, options: dict[str, Any]) -> NSFS:
-    if isinstance(target, NSFS):
-        return dataclasses.replace(target, **options) if options else target
     names = algorithm_options()
     for name in options:
         if name not in names:
             raise unknown_option(name, [*names, *_FIT_OPTIONS])
+    if isinstance(target, NSFS):
+        return dataclasses.replace(target, **options) if options else target
     return NSFS(target, **options)
 
 
-def _judge(run: Run, num_iterations: int, patience: int | None) -> Run:
-    """Keep the best drift; decide whether training is over."""
-    # Within noise the later drift is kept: it has been trained longer.
-    if run.best is None or run.elbo >= run.best_elbo - 2 * run.elbo_se:
+def _judge(run: Run) -> Run:
+    """Keep the best drift so far; raise where steps cannot be trained on."""
+    _raise_if_persistent(run)
+    # Within noise, and where nothing can be compared, the later drift is kept.
+    clearly_worse = run.elbo < run.best_elbo - 2 * run.elbo_se
+    if not (clearly_worse and np.isfinite(run.best_elbo)):
         run = run._replace(best=run.state.average)
-    if run.elbo > run.best_elbo + run.elbo_se:
-        run = run._replace(best_elbo=run.elbo, stale=0)
-    else:
-        run = run._replace(stale=run.stale + 1)
+    if run.elbo > run.best_elbo + max(run.elbo_se, _SMALLEST_GAIN):
+        return run._replace(best_elbo=run.elbo, stale=0)
+    return run._replace(stale=run.stale + 1)
+
+
+def _finished(run: Run, num_iterations: int, patience: int | None) -> bool:
     out_of_patience = patience is not None and run.stale >= patience
-    return run._replace(finished=run.iteration >= num_iterations or out_of_patience)
+    return run.iteration >= num_iterations or out_of_patience
 
 
-def _stop_if_persistent(state: State, iteration: int) -> None:
-    in_a_row = int(state.optimizer_state.notfinite_count)
-    if in_a_row >= _MAX_SKIPPED_IN_A_ROW:
+def _raise_if_persistent(run: Run) -> None:
+    # The lengths of the gaps between sound steps.
+    sound = np.flatnonzero(run.history["skipped"] == 0)
+    streaks = np.diff(np.concatenate([[-1], sound, [run.iteration]])) - 1
+    if streaks.max() >= _MAX_SKIPPED_IN_A_ROW:
         raise NonFiniteError(
-            f"the last {in_a_row} training steps up to iteration {iteration} had a loss or "
-            "gradient that is not finite; all were skipped.",
+            f"{streaks.max()} training steps in a row up to iteration {run.iteration} had a loss "
+            "or gradient that is not finite; all were skipped.",
             cause="paths reach regions where the density is not finite, or the drift diverged",
             hint="target.check(key=…, scale=3); a smaller learning_rate or clip_norm; constraints "
             "for bounded parameters; jax.config.update('jax_enable_x64', True)",

@@ -97,9 +97,15 @@ class NSFS:
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("gamma", "clip_norm"):
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
-        fraction("average_decay", self.average_decay)
+        object.__setattr__(self, "average_decay", fraction("average_decay", self.average_decay))
         if not callable(self.learning_rate):
-            positive_float("learning_rate", self.learning_rate)
+            rate = positive_float("learning_rate", self.learning_rate)
+            object.__setattr__(self, "learning_rate", rate)
+        if not isinstance(self.optimizer, optax.GradientTransformation | None):
+            raise InputError(
+                f"optimizer is {type(self.optimizer).__name__}, not an Optax optimiser.",
+                hint="optimizer=optax.adam(1e-3), called with its rate",
+            )
         as_objective(self.objective)
         self._diffusion(None)
         self._check_batch_size()
@@ -130,7 +136,8 @@ class NSFS:
             gradient, state.optimizer_state, state.parameters
         )
         parameters = optax.apply_updates(state.parameters, updates)
-        parameters = self._track(parameters, problem, track_key)
+        tracked = self._track(parameters, problem, track_key)
+        parameters = optax.tree.where(optimizer_state.last_finite, tracked, parameters)
         # Early on a plain mean, so that the average forgets the start.
         weight = jnp.maximum(1.0 - self.average_decay, 1.0 / (state.iteration + 1.0))
         average = optax.incremental_update(parameters, state.average, weight)
@@ -187,7 +194,7 @@ class NSFS:
 
     def random_batch(self, key: PRNGKeyArray, data: PyTree) -> PyTree:
         """The batch of one training step: random rows, or all the data."""
-        if self.batch_size is None or self.target.num_data is None:
+        if self.batch_size is None or self.target.num_data in (None, self.batch_size):
             return data
         return random_batch(key, data, self.target.num_data, self.batch_size)
 
@@ -245,6 +252,7 @@ class NSFS:
         if self.batch_size is None:
             return
         size = positive_int("batch_size", self.batch_size)
+        object.__setattr__(self, "batch_size", size)
         if self.target.num_data is None:
             raise InputError(
                 "batch_size was given, but the target has no data.",
@@ -258,6 +266,8 @@ class NSFS:
             )
 
     def _check_drift(self) -> None:
+        if not isinstance(self.drift_options, Mapping):
+            raise InputError("drift_options must be a dict, such as {'width': 128}.")
         if isinstance(self.drift, str):
             if self.drift not in DRIFTS:
                 raise InputError(
@@ -276,7 +286,15 @@ class NSFS:
         drift = eqx.nn.inference_mode(self._build_drift(jax.random.key(0)), True)
         t = jax.ShapeDtypeStruct((), self.target.dtype)
         x = jax.ShapeDtypeStruct((self.target.dim,), self.target.dtype)
-        u = eqx.filter_eval_shape(drift, t, x)
+        try:
+            u = eqx.filter_eval_shape(drift, t, x)
+        except TypeError as error:
+            raise InputError(
+                f"the drift cannot be called with a time and a state of shape ({x.shape[0]},): "
+                f"{error}",
+                cause="it takes other arguments, or a class was passed instead of an instance",
+                hint="a function (t, x) -> u, or a module with that __call__",
+            ) from error
         shape = getattr(u, "shape", type(u).__name__)
         if shape != (self.target.dim,):
             raise InputError(

@@ -20,7 +20,7 @@ def summarise(space: Space, draws: Draws, notes: tuple[str, ...]) -> str:
         f"{'ELBO':<10}{found.elbo:>12.4f}   lower bound on ln Z",
         f"{'ln Z':<10}{found.log_evidence:>12.4f}   ± {found.log_evidence_se:.4f}",
         f"{'ESS':<10}{found.ess_fraction:>12.1%}   of {weights.size} draws",
-        f"{'Pareto k̂':<10}{found.khat:>12.2f}   weights are sound below 0.7",
+        f"{'Pareto k':<10}{found.khat:>12.2f}   weights are sound below 0.7",
     ]
     lines += [f"note: {note}" for note in notes]
     lines += ["", f"Verdict: {judged.name}. {judged.advice[0].upper()}{judged.advice[1:]}."]

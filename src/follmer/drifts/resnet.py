@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.drifts.stack import zero_linear
+from follmer.errors import InputError
 
 
 def sinusoids(t: Float[Array, ""], size: int) -> Float[Array, " size"]:
@@ -43,6 +44,8 @@ class ResNet(eqx.Module):
     embedding_size: int = eqx.field(static=True)
 
     def __init__(self, dim: int, *, width: int = 300, embedding_size: int = 128, key: PRNGKeyArray):
+        if embedding_size % 2:
+            raise InputError(f"embedding_size must be even, not {embedding_size}.")
         *block_keys, time_key, last_key = jax.random.split(key, 5)
         in_sizes = [dim, 2 * width, 2 * width]
         self.blocks = tuple(

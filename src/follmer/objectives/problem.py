@@ -48,8 +48,9 @@ class Problem(NamedTuple):
         if isinstance(drift, AbstractTracked):
             # Batch statistics are over the paths of one time.
             over_paths = jax.vmap(one, (None, None, 0, 0), axis_name=PATHS_AXIS)
-            over_steps = jax.vmap(over_paths, (0, 0, 1, 1), 1)
-            terms = over_steps(diffusion.starts, diffusion.lengths, states, increments)
+            by_step = (states.swapaxes(0, 1), increments.swapaxes(0, 1))
+            steps = (diffusion.starts, diffusion.lengths, *by_step)
+            terms = jax.lax.map(lambda inputs: over_paths(*inputs), steps).T
         else:
             # One flat axis of all states: a single large matrix product per layer.
             terms = jax.vmap(one)(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from follmer.checks import positive_int
@@ -43,7 +44,14 @@ def as_grid(grid: Any) -> Grid:
 
 def grid_times(grid: Grid, num_steps: int) -> np.ndarray:
     """The checked times of a grid with that many steps."""
-    times = np.asarray(grid(positive_int("num_steps", num_steps)), float)
+    try:
+        # A grid written in JAX must give numbers even while something else is traced.
+        with jax.ensure_compile_time_eval():
+            times = np.asarray(grid(positive_int("num_steps", num_steps)), float)
+    except (ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the grid does not return an array of times: {error}") from error
     if times.shape != (num_steps + 1,):
         raise InputError(
             f"the grid returned shape {times.shape} for {num_steps} steps, not ({num_steps + 1},).",

@@ -1,0 +1,171 @@
+"""Batch normalisation over paths: batch statistics in training, running ones in sampling."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from follmer import NSFS, Target
+from follmer.drifts import BatchNormMLP
+from follmer.paths import PATHS_AXIS
+
+EPSILON = 1e-5
+# Times that are among the 21 knots of the running statistics.
+TIMES = jnp.array([0.0, 0.25, 0.5, 0.75])
+
+
+@pytest.fixture(scope="module")
+def drift():
+    """Two hidden layers and a last one that is not zero."""
+    drift = BatchNormMLP(2, width=5, depth=2, key=jax.random.key(0))
+    last = eqx.nn.Linear(5, 2, key=jax.random.key(1))
+    return eqx.tree_at(lambda drift: drift.stack.layers[-1], drift, last)
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Paths that all start at 0, as the diffusion's do."""
+    steps = jax.random.normal(jax.random.key(2), (6, 3, 2))
+    return jnp.concatenate([jnp.zeros((6, 1, 2)), jnp.cumsum(steps, 1)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def tracked(drift, states):
+    """The drift after it has seen the same states very often."""
+    track = eqx.filter_jit(lambda drift: drift.track(TIMES, states))
+    for _ in range(300):
+        drift = track(drift)
+    return drift
+
+
+def linear(layer, h):
+    return h @ np.asarray(layer.weight, float).T + np.asarray(layer.bias, float)
+
+
+def by_hand(drift, t, xs):
+    """Hidden layers normalised over the rows of xs, and the statistics used."""
+    h = np.column_stack([np.asarray(xs, float), np.full(len(xs), t)])
+    seen = []
+    for layer in drift.stack.layers[:-1]:
+        h = linear(layer, h)
+        mean, variance = h.mean(0), h.var(0)
+        seen.append((mean, variance))
+        h = np.logaddexp(0, (h - mean) / np.sqrt(variance + EPSILON))
+    return linear(drift.stack.layers[-1], h), seen
+
+
+def in_training(drift, t, xs):
+    return jax.vmap(drift, (None, 0), axis_name=PATHS_AXIS)(jnp.asarray(t), xs)
+
+
+def in_sampling(drift, t, xs):
+    return jax.vmap(eqx.nn.inference_mode(drift), (None, 0))(jnp.asarray(t), xs)
+
+
+def test_training_normalises_by_the_statistics_over_paths(drift, states):
+    xs = states[:, 2]
+    expected, _ = by_hand(drift, 0.5, xs)
+    np.testing.assert_allclose(in_training(drift, 0.5, xs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_training_couples_the_paths(drift, states):
+    xs = states[:, 2]
+    others_moved = xs.at[1:].add(1.0)
+    before, after = in_training(drift, 0.5, xs)[0], in_training(drift, 0.5, others_moved)[0]
+    assert np.max(np.abs(before - after)) > 1e-3
+
+
+def test_sampling_uses_the_running_statistics(drift, states):
+    xs = states[:, 2]
+    u = in_sampling(drift, 0.5, xs)
+    np.testing.assert_allclose(in_sampling(drift, 0.5, xs[:1])[0], u[0], rtol=1e-5)
+    shifted = eqx.tree_at(lambda d: d.stack.norms[0].running_mean, drift, jnp.ones((21, 5)))
+    assert np.max(np.abs(in_sampling(shifted, 0.5, xs) - u)) > 1e-3
+    np.testing.assert_array_equal(in_training(shifted, 0.5, xs), in_training(drift, 0.5, xs))
+
+
+def test_one_track_moves_the_running_mean_by_the_momentum(drift, states):
+    norm = drift.track(TIMES, states).stack.norms[0]
+    for step, knot in enumerate([0, 5, 10, 15]):
+        _, seen = by_hand(drift, float(TIMES[step]), states[:, step])
+        np.testing.assert_allclose(norm.running_mean[knot], 0.1 * seen[0][0], rtol=1e-4, atol=1e-6)
+
+
+def test_running_statistics_converge_to_the_batch_statistics(tracked, states):
+    for step, knot in enumerate([0, 5, 10, 15]):
+        _, seen = by_hand(tracked, float(TIMES[step]), states[:, step])
+        for norm, (mean, variance) in zip(tracked.stack.norms, seen, strict=True):
+            np.testing.assert_allclose(norm.running_mean[knot], mean, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(norm.running_variance[knot], variance, rtol=1e-3, atol=1e-4)
+
+
+def test_tracking_leaves_the_weights_alone(drift, tracked):
+    before, after = (jax.tree.leaves(one.stack.layers) for one in (drift, tracked))
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_converged_sampling_agrees_with_training(tracked, states):
+    for step in (1, 2, 3):
+        t, xs = TIMES[step], states[:, step]
+        np.testing.assert_allclose(
+            in_sampling(tracked, t, xs), in_training(tracked, t, xs), rtol=1e-2, atol=1e-3
+        )
+
+
+def test_drift_and_gradient_are_finite_at_time_0_where_all_paths_agree(tracked):
+    xs = jnp.zeros((6, 2))
+
+    def loss(drift, run):
+        return jnp.sum(run(drift, 0.0, xs) ** 2)
+
+    for run in (in_training, in_sampling):
+        value, gradient = eqx.filter_value_and_grad(loss)(tracked, run)
+        assert np.isfinite(value)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_running_statistics_get_no_gradient(tracked, states):
+    def loss(drift):
+        return jnp.sum(in_sampling(drift, 0.5, states[:, 2]) ** 2)
+
+    gradient = eqx.filter_grad(loss)(tracked)
+    for norm in gradient.stack.norms:
+        np.testing.assert_array_equal(norm.running_mean, 0)
+        np.testing.assert_array_equal(norm.running_variance, 0)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """The algorithm after a few steps with batch normalisation."""
+    target = Target(lambda x: -2 * jnp.sum((x - 1) ** 2), like=jnp.zeros(2))
+    options = {"drift": "batch_norm_mlp", "drift_options": {"width": 5, "depth": 2}}
+    algorithm = NSFS(target, num_steps=3, num_paths=8, learning_rate=0.05, **options)
+    step = jax.jit(algorithm.step)
+    state = algorithm.init(jax.random.key(0))
+    for key in jax.random.split(jax.random.key(1), 5):
+        state, _ = step(state, key)
+    return algorithm, state
+
+
+def test_a_step_tracks_the_paths(trained):
+    algorithm, state = trained
+    start = algorithm.init(jax.random.key(0))
+    for before, after in zip(
+        start.parameters.stack.norms, state.parameters.stack.norms, strict=True
+    ):
+        assert np.max(np.abs(after.running_mean - before.running_mean)) > 1e-3
+        assert np.all(np.isfinite(after.running_variance))
+
+
+def test_a_draw_does_not_depend_on_the_other_keys(trained):
+    algorithm, state = trained
+    keys = jax.random.split(jax.random.key(3), 8)
+    others = keys.at[1:].set(jax.random.split(jax.random.key(4), 7))
+    simulate = jax.jit(algorithm.simulate)
+    for one, two in zip(
+        simulate(state.average, keys), simulate(state.average, others), strict=True
+    ):
+        np.testing.assert_array_equal(one[0], two[0])
+        assert not np.array_equal(one[1], two[1])

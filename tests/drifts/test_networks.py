@@ -1,0 +1,113 @@
+"""The paper's networks: sizes as printed, zero at the start, no argument ignored."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from follmer.drifts import DRIFTS, MLP, BatchNormMLP, Decoupled, ResNet
+from follmer.drifts.resnet import sinusoids
+
+
+def count(tree):
+    return sum(
+        leaf.size for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.ShapeDtypeStruct)
+    )
+
+
+def shapes(make):
+    return eqx.filter_eval_shape(make, key=jax.random.key(0))
+
+
+def linear(in_size, out_size):
+    return in_size * out_size + out_size
+
+
+def perturbed(drift):
+    """The drift with noise on its weights, so that its last layer is not zero."""
+    leaves, treedef = jax.tree.flatten(drift)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    noise = [
+        0.3 * jax.random.normal(one, leaf.shape) for leaf, one in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.map(jnp.add, drift, jax.tree.unflatten(treedef, noise))
+
+
+@pytest.mark.parametrize(("dim", "width"), [(1, 20), (3, 7), (50, 300)])
+def test_mlp_has_as_many_parameters_as_listing_1(dim, width):
+    expected = linear(dim + 1, width) + 3 * linear(width, width) + linear(width, dim)
+    assert count(shapes(lambda key: MLP(dim, width=width, key=key))) == expected
+    printed = shapes(lambda key: BatchNormMLP(dim, width=width, key=key))
+    # BatchNorm1d(affine=False) has running statistics but no parameters.
+    assert count(printed.stack.layers) == expected
+    assert len(printed.stack.norms) == 4
+
+
+@pytest.mark.parametrize("dim", [2, 61])
+def test_resnet_has_as_many_parameters_as_listing_2(dim):
+    # A block is a first layer, three inner layers of 300 and a final one, beside the first.
+    blocks = sum(linear(size, 300) + 4 * linear(300, 300) for size in (dim, 600, 600))
+    expected = blocks + linear(128, 256) + linear(256 + 600, dim)
+    assert count(shapes(lambda key: ResNet(dim, key=key))) == expected
+
+
+@pytest.mark.parametrize(("shared", "local", "data", "width"), [(1, 1, 1, 20), (2, 3, 5, 8)])
+def test_decoupled_has_as_many_parameters_as_listing_3(shared, local, data, width):
+    expected = (
+        linear(shared + local + data + 1, width) + 3 * linear(width, width) + linear(width, local)
+    )
+
+    def make(key):
+        return Decoupled(global_dim=shared, local_dim=local, data_dim=data, width=width, key=key)
+
+    built = shapes(make)
+    assert count(built.stack.layers) == expected
+    assert len(built.stack.norms) == 4
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_named_drift_is_exactly_zero_at_the_start(name, key):
+    drift = eqx.nn.inference_mode(DRIFTS[name](3, width=8, key=key))
+    xs = 5 * jax.random.normal(key, (6, 3))
+    us = jax.jit(jax.vmap(drift))(jnp.linspace(0, 1, 6), xs)
+    np.testing.assert_array_equal(us, 0)
+
+
+@pytest.mark.parametrize("name", ["time_mlp", "mlp", "resnet"])
+def test_perturbed_drift_depends_on_time_and_state(name, key):
+    drift = eqx.filter_jit(perturbed(DRIFTS[name](2, width=8, key=key)))
+    t, x = jnp.array(0.3), jnp.array([0.4, -1.0])
+    u = drift(t, x)
+    assert u.shape == (2,)
+    assert np.max(np.abs(drift(t + 0.5, x) - u)) > 1e-3
+    for i in range(2):
+        assert np.max(np.abs(drift(t, x.at[i].add(0.5)) - u)) > 1e-3
+
+
+def test_sinusoids_run_from_frequency_1_to_1e_4():
+    found = sinusoids(jnp.array(0.5), 6)
+    angles = 0.5 * np.array([1, 1e-2, 1e-4])
+    np.testing.assert_allclose(found, [*np.sin(angles), *np.cos(angles)], rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def decoupled():
+    return Decoupled(
+        global_dim=2, local_dim=3, data_dim=4, width=8, batch_norm=False, key=jax.random.key(0)
+    )
+
+
+def test_decoupled_is_zero_at_the_start(decoupled):
+    u = decoupled(jnp.array(0.5), jnp.ones(3), jnp.ones(2), jnp.ones(4))
+    np.testing.assert_array_equal(u, np.zeros(3))
+
+
+@pytest.mark.parametrize("which", range(4), ids=["time", "local", "global", "datum"])
+def test_perturbed_decoupled_drift_depends_on_each_argument(decoupled, which):
+    drift = eqx.filter_jit(perturbed(decoupled))
+    arguments = [jnp.array(0.5), jnp.ones(3), jnp.ones(2), jnp.ones(4)]
+    changed = [a + 0.3 if i == which else a for i, a in enumerate(arguments)]
+    u = drift(*arguments)
+    assert u.shape == (3,)
+    assert np.max(np.abs(drift(*changed) - u)) > 1e-3
