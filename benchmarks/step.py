@@ -1,6 +1,6 @@
 """Milliseconds per training iteration with the paper's drift, and where they go.
 
-    python -m benchmarks.step [--dims 2 124 10401] [--drift batch_norm_mlp] [--objective stl]
+    python -m benchmarks.step [--dims 2 124 10401] [--drift batch_norm_mlp] [--objectives det stl]
 
 Every ratio compares two things measured in the same run.
 """
@@ -132,8 +132,9 @@ def measure(dim: int, drift: str, objective: str, rate: float) -> str:
     _, density = seconds(jax.grad(likelihood), ends, target.data)
     achieved = drift_flops(eqx.filter(state.parameters, eqx.is_array)) / step / rate
     return (
-        f"{dim:>6} {step * 1e3:>10.2f} {noise * 1e3:>8.2f} {(through_path - noise) * 1e3:>8.2f} "
-        f"{density * 1e3:>11.2f} {achieved:>8.1%} {compiling:>10.1f}"
+        f"{dim:>6} {objective:>10} {step * 1e3:>8.2f} {noise * 1e3:>7.2f} "
+        f"{(through_path - noise) * 1e3:>7.2f} {density * 1e3:>11.2f} {achieved:>8.1%} "
+        f"{compiling:>10.1f}"
     )
 
 
@@ -150,22 +151,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--dims", type=int, nargs="+", choices=sorted(TARGETS), default=[*TARGETS])
     parser.add_argument("--drift", choices=sorted(follmer.drifts.DRIFTS), default="batch_norm_mlp")
-    parser.add_argument("--objective", choices=sorted(follmer.objectives.OBJECTIVES), default="stl")
+    objectives = sorted(follmer.objectives.OBJECTIVES)
+    parser.add_argument("--objectives", nargs="+", choices=objectives, default=["det", "stl"])
     options = parser.parse_args()
     rate = matmul_rate()
+    print(f"drift {options.drift} of width {WIDTH}, {NUM_PATHS} paths, {NUM_STEPS} steps")
+    print(f"plain float32 matmul {rate / 1e9:.0f} GFLOP/s; import follmer {import_seconds():.2f} s")
     print(
-        f"drift {options.drift} of width {WIDTH}, {NUM_PATHS} paths, {NUM_STEPS} steps, "
-        f"objective {options.objective}"
-    )
-    print(
-        f"plain float32 matmul: {rate / 1e9:.0f} GFLOP/s; import follmer: {import_seconds():.2f} s"
-    )
-    print(
-        f"{'dim':>6} {'ms/iter':>10} {'noise':>8} {'drift':>8} {'likelihood':>11} {'of peak':>8} "
-        f"{'compile s':>10}"
+        f"{'dim':>6} {'objective':>10} {'ms/iter':>8} {'noise':>7} {'path':>7} {'likelihood':>11} "
+        f"{'of peak':>8} {'compile s':>10}"
     )
     for dim in options.dims:
-        print(measure(dim, options.drift, options.objective, rate), flush=True)
+        for objective in options.objectives:
+            print(measure(dim, options.drift, objective, rate), flush=True)
 
 
 if __name__ == "__main__":

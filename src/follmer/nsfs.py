@@ -7,7 +7,7 @@ fresh paths and weighs each exactly. All three functions are pure: jit them, vma
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,8 +17,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from follmer.checks import as_key, fraction, positive_float, positive_int
-from follmer.drifts import DRIFTS, AbstractTracked
-from follmer.errors import InputError, closest, options_checked, unknown_option
+from follmer.drifts import AbstractTracked, build_drift, checked_drift
+from follmer.errors import InputError, options_checked
 from follmer.objectives import Objective, Problem, as_objective
 from follmer.paths import Diffusion, Drift, Grid, as_grid, grid_times, simulate
 from follmer.targets import Target, random_batch
@@ -109,7 +109,8 @@ class NSFS:
         as_objective(self.objective)
         self._diffusion(None)
         self._check_batch_size()
-        self._check_drift()
+        options = checked_drift(self.drift, self.drift_options, self.target.dim, self.target.dtype)
+        object.__setattr__(self, "drift_options", options)
 
     def init(self, key: PRNGKeyArray) -> State:
         """The state before training: zero drift for every drift of the library."""
@@ -216,13 +217,8 @@ class NSFS:
         return _split(self._build_drift(jax.random.key(0)))[1]
 
     def _build_drift(self, key: PRNGKeyArray) -> Drift:
-        drift = self.drift
-        if isinstance(drift, str):
-            drift = DRIFTS[drift](self.target.dim, key=key, **self.drift_options)
-        return jax.tree.map(
-            lambda leaf: leaf.astype(self.target.dtype) if eqx.is_inexact_array(leaf) else leaf,
-            drift,
-        )
+        target = self.target
+        return build_drift(self.drift, self.drift_options, target.dim, target.dtype, key)
 
     def _assemble(self, parameters: PyTree, *, inference: bool) -> Drift:
         drift = eqx.combine(parameters, self._fixed_part)
@@ -265,49 +261,6 @@ class NSFS:
                 hint="batch_size=None to use all of them",
             )
 
-    def _check_drift(self) -> None:
-        if not isinstance(self.drift_options, Mapping):
-            raise InputError("drift_options must be a dict, such as {'width': 128}.")
-        if isinstance(self.drift, str):
-            if self.drift not in DRIFTS:
-                raise InputError(
-                    f"drift={self.drift!r} is not a drift.",
-                    hint=f"{closest(self.drift, DRIFTS)}; or any function (t, x) -> u",
-                )
-            options = _checked_drift_options(DRIFTS[self.drift], self.drift_options)
-            object.__setattr__(self, "drift_options", options)
-        elif not callable(self.drift):
-            raise InputError(
-                f"drift is {type(self.drift).__name__}, not a function or a name.",
-                hint=f"{closest('', DRIFTS)}; or any function (t, x) -> u",
-            )
-        elif self.drift_options:
-            raise InputError("drift_options only go with a drift given by name.")
-        drift = eqx.nn.inference_mode(self._build_drift(jax.random.key(0)), True)
-        t = jax.ShapeDtypeStruct((), self.target.dtype)
-        x = jax.ShapeDtypeStruct((self.target.dim,), self.target.dtype)
-        try:
-            u = eqx.filter_eval_shape(drift, t, x)
-        except TypeError as error:
-            raise InputError(
-                f"the drift cannot be called with a time and a state of shape ({x.shape[0]},): "
-                f"{error}",
-                cause="it takes other arguments, or a class was passed instead of an instance",
-                hint="a function (t, x) -> u, or a module with that __call__",
-            ) from error
-        shape = getattr(u, "shape", type(u).__name__)
-        if shape != (self.target.dim,):
-            raise InputError(
-                f"the drift returns {shape} for a state of shape ({self.target.dim},); "
-                "it must return the state's shape.",
-                cause="a drift acts on one state (dim,), not on a batch, and maps R^dim to R^dim",
-            )
-        if u.dtype != self.target.dtype:
-            raise InputError(
-                f"the drift returns dtype {u.dtype}; the target's parameters are "
-                f"{self.target.dtype}."
-            )
-
 
 NSFS.__init__ = options_checked(NSFS.__init__)  # type: ignore[method-assign]
 
@@ -325,13 +278,3 @@ def _split(drift: Drift) -> tuple[PyTree, PyTree]:
 def _num_rows(batch: PyTree) -> float:
     leaves = jax.tree.leaves(batch)
     return leaves[0].shape[0] if leaves else float("inf")
-
-
-def _checked_drift_options(drift: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, int]:
-    known = [
-        name for name in drift.__init__.__annotations__ if name not in ("dim", "key", "return")
-    ]
-    for name in options:
-        if name not in known:
-            raise unknown_option(name, known)
-    return {name: positive_int(name, value) for name, value in options.items()}

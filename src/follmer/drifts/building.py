@@ -1,0 +1,86 @@
+"""From a name, a module or a function to a drift of the right size and precision."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import PRNGKeyArray
+
+from follmer.checks import positive_int
+from follmer.drifts.mlp import MLP, BatchNormMLP
+from follmer.drifts.resnet import ResNet
+from follmer.drifts.time_mlp import TimeMLP
+from follmer.errors import InputError, closest, unknown_option
+from follmer.paths import Drift
+
+# Drifts that can be named: each is built by Class(dim, key=key, **drift_options).
+DRIFTS: dict[str, Callable[..., Drift]] = {
+    "time_mlp": TimeMLP,
+    "mlp": MLP,
+    "batch_norm_mlp": BatchNormMLP,
+    "resnet": ResNet,
+}
+
+
+def build_drift(
+    drift: str | Drift, options: Mapping[str, Any], dim: int, dtype: Any, key: PRNGKeyArray
+) -> Drift:
+    """The named drift built from the key, or the user's own as it is; both in the given dtype."""
+    if isinstance(drift, str):
+        drift = DRIFTS[drift](dim, key=key, **options)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, drift
+    )
+
+
+def checked_drift(drift: Any, options: Any, dim: int, dtype: Any) -> dict[str, int]:
+    """The checked options of a drift; raises InputError where it cannot steer R^dim."""
+    if not isinstance(options, Mapping):
+        raise InputError("drift_options must be a dict, such as {'width': 128}.")
+    if isinstance(drift, str):
+        options = _checked_options(drift, options)
+    elif not callable(drift):
+        raise InputError(
+            f"drift is {type(drift).__name__}, not a function or a name.",
+            hint=f"{closest('', DRIFTS)}; or any function (t, x) -> u",
+        )
+    elif options:
+        raise InputError("drift_options only go with a drift given by name.")
+    _check_output(build_drift(drift, options, dim, dtype, jax.random.key(0)), dim, dtype)
+    return dict(options)
+
+
+def _checked_options(name: str, options: Mapping[str, Any]) -> dict[str, int]:
+    if name not in DRIFTS:
+        raise InputError(
+            f"drift={name!r} is not a drift.",
+            hint=f"{closest(name, DRIFTS)}; or any function (t, x) -> u",
+        )
+    known = set(inspect.signature(DRIFTS[name]).parameters) - {"dim", "key"}
+    for option in options:
+        if option not in known:
+            raise unknown_option(option, known)
+    return {option: positive_int(option, value) for option, value in options.items()}
+
+
+def _check_output(drift: Drift, dim: int, dtype: Any) -> None:
+    t, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((dim,), dtype)
+    try:
+        u = eqx.filter_eval_shape(eqx.nn.inference_mode(drift, True), t, x)
+    except TypeError as error:
+        raise InputError(
+            f"the drift cannot be called with a time and a state of shape ({dim},): {error}",
+            cause="it takes other arguments, or a class was passed instead of an instance",
+            hint="a function (t, x) -> u, or a module with that __call__",
+        ) from error
+    shape = getattr(u, "shape", type(u).__name__)
+    if shape != (dim,):
+        raise InputError(
+            f"the drift returns {shape} for a state of shape ({dim},); it must return the "
+            "state's shape.",
+            cause="a drift acts on one state (dim,), not on a batch, and maps R^dim to R^dim",
+        )
+    if u.dtype != dtype:
+        raise InputError(f"the drift returns dtype {u.dtype}; the target's parameters are {dtype}.")
