@@ -24,6 +24,7 @@ SMALL = {
     "num_paths": 4,
     "num_iterations": 23,
     "chunk_size": 5,
+    "step_rule": "euler_maruyama",
     "drift": "mlp",
     "drift_options": {"width": 4, "depth": 1},
     "progress": False,

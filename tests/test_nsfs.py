@@ -49,7 +49,12 @@ class Affine(eqx.Module):
         return self.shift - self.rate * x
 
 
-SMALL = {"num_steps": 3, "num_paths": 4, "num_iterations": 50}
+SMALL = {
+    "num_steps": 3,
+    "num_paths": 4,
+    "num_iterations": 50,
+    "step_rule": "euler_maruyama",
+}
 NAMED = {**SMALL, "drift": "mlp", "drift_options": {"width": 4, "depth": 1}}
 
 
@@ -562,3 +567,23 @@ def test_old_style_key_gives_the_same_as_a_typed_one(algorithm):
 def test_bad_sample_arguments_are_input_errors(algorithm, states, key, arguments, says):
     with pytest.raises(InputError, match=says):
         algorithm.sample(states[0], key, *arguments)
+
+
+def test_h_transform_trains_the_gaussian_guess(target, key):
+    """A drift without parameters leaves mean-field variational inference, which fits exactly."""
+    options = {**SMALL, "step_rule": "h_transform", "num_paths": 64, "learning_rate": 0.1}
+    algorithm = NSFS(target, drift=lambda t, x: jnp.zeros_like(x), **options)
+    keys = jax.random.split(key, algorithm.num_iterations)
+    state, _ = jax.jit(lambda s, k: jax.lax.scan(algorithm.step, s, k))(algorithm.init(key), keys)
+    draws = algorithm.sample(state, key, 500)
+    # At the exact Gaussian every weight is 1.
+    assert (
+        np.std(draws.log_weights)
+        < 0.2
+        < np.std(algorithm.sample(algorithm.init(key), key, 500).log_weights)
+    )
+
+
+def test_unknown_step_rule_names_the_nearest(target):
+    with pytest.raises(InputError, match=r"step_rule='htransform'.*\n.*'h_transform'\?"):
+        NSFS(target, step_rule="htransform")

@@ -64,10 +64,8 @@ def load(
 
 def _rebuild_flow(target: Target, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Flow:
     # What only training needs is left at its default.
-    kept = {
-        name: settings[name] for name in ("drift", "drift_options", "gamma", "num_steps", "grid")
-    }
-    algorithm = NSFS(target, **kept)
+    kept = ("drift", "drift_options", "gamma", "num_steps", "grid", "step_rule")
+    algorithm = NSFS(target, **{name: settings[name] for name in kept})
     like = algorithm.init(jax.random.key(0)).parameters
     return Flow(algorithm, from_arrays(like, arrays, "parameter"))
 

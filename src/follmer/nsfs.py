@@ -17,10 +17,19 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from follmer.checks import as_key, fraction, positive_float, positive_int
-from follmer.drifts import AbstractTracked, build_drift, checked_drift
-from follmer.errors import InputError, options_checked
+from follmer.drifts import build_drift, checked_drift, is_tracked, track
+from follmer.errors import InputError, closest, options_checked
 from follmer.objectives import Objective, Problem, as_objective
-from follmer.paths import Diffusion, Drift, Grid, as_grid, grid_times, simulate
+from follmer.paths import (
+    STEPS,
+    Diffusion,
+    Drift,
+    GaussianGuess,
+    Grid,
+    as_grid,
+    grid_times,
+    simulate,
+)
 from follmer.targets import Target, random_batch
 
 
@@ -63,6 +72,8 @@ class NSFS:
     - `gamma`: diffusion coefficient; the untrained process ends in N(0, gamma I).
     - `num_steps`, `grid`: steps from time 0 to 1 and how they are spaced: "uniform", "geometric",
       or a function of `num_steps` that returns the times.
+    - `step_rule`: "h_transform", which trains a diagonal Gaussian guess of the target beside the
+      drift and steps towards it exactly; or "euler_maruyama".
     - `num_paths`: paths simulated per training step.
     - `batch_size`: data points per training step; None uses all.
     - `num_iterations`, `learning_rate`: Adam's budget and peak rate, decayed along a cosine;
@@ -79,10 +90,11 @@ class NSFS:
     gamma: float = 1.0
     num_steps: int = 32
     grid: str | Grid = "geometric"
+    step_rule: str = "h_transform"
     num_paths: int = 64
     batch_size: int | None = None
     num_iterations: int = 2000
-    learning_rate: float | optax.Schedule = 3e-3
+    learning_rate: float | optax.Schedule = 1e-2
     optimizer: optax.GradientTransformation | None = None
     clip_norm: float = 10.0
     average_decay: float = 0.99
@@ -107,6 +119,11 @@ class NSFS:
                 hint="optimizer=optax.adam(1e-3), called with its rate",
             )
         as_objective(self.objective)
+        if self.step_rule not in STEPS:
+            raise InputError(
+                f"step_rule={self.step_rule!r} is unknown.",
+                hint=closest(str(self.step_rule), STEPS),
+            )
         self._diffusion(None)
         self._check_batch_size()
         options = checked_drift(self.drift, self.drift_options, self.target.dim, self.target.dtype)
@@ -216,17 +233,22 @@ class NSFS:
         """The drift without its trained arrays."""
         return _split(self._build_drift(jax.random.key(0)))[1]
 
-    def _build_drift(self, key: PRNGKeyArray) -> Drift:
+    def _build_drift(self, key: PRNGKeyArray) -> Drift | GaussianGuess:
         target = self.target
-        return build_drift(self.drift, self.drift_options, target.dim, target.dtype, key)
+        drift = build_drift(self.drift, self.drift_options, target.dim, target.dtype, key)
+        if self.step_rule == "h_transform":
+            return GaussianGuess(drift, target.dim, target.dtype)
+        return drift
 
-    def _assemble(self, parameters: PyTree, *, inference: bool) -> Drift:
+    def _assemble(self, parameters: PyTree, *, inference: bool) -> Any:
         drift = eqx.combine(parameters, self._fixed_part)
         return eqx.nn.inference_mode(drift, inference)
 
     def _diffusion(self, num_steps: int | None) -> Diffusion:
         times = grid_times(as_grid(self.grid), self.num_steps if num_steps is None else num_steps)
-        return Diffusion(self.target.dim, self.gamma, times, self.target.dtype)
+        return Diffusion(
+            self.target.dim, self.gamma, times, self.target.dtype, STEPS[self.step_rule]
+        )
 
     def _problem(self, batch: PyTree) -> Problem:
         return Problem(
@@ -239,10 +261,10 @@ class NSFS:
     def _track(self, parameters: PyTree, problem: Problem, key: PRNGKeyArray) -> PyTree:
         """Update the drift's running statistics, where it keeps any."""
         drift = self._assemble(parameters, inference=False)
-        if not isinstance(drift, AbstractTracked):
+        if not is_tracked(drift):
             return parameters
         states = problem.simulate(drift, key).states
-        return _split(drift.track(problem.diffusion.starts, states))[0]
+        return _split(track(drift, problem.diffusion.starts, states))[0]
 
     def _check_batch_size(self) -> None:
         if self.batch_size is None:
@@ -270,7 +292,7 @@ def algorithm_options() -> list[str]:
     return [field.name for field in dataclasses.fields(NSFS) if field.name != "target"]
 
 
-def _split(drift: Drift) -> tuple[PyTree, PyTree]:
+def _split(drift: Drift | GaussianGuess) -> tuple[PyTree, PyTree]:
     """Trained arrays, and the rest."""
     return eqx.partition(drift, eqx.is_inexact_array)
 

@@ -141,7 +141,9 @@ def trained():
     """The algorithm after a few steps with batch normalisation."""
     target = Target(lambda x: -2 * jnp.sum((x - 1) ** 2), like=jnp.zeros(2))
     options = {"drift": "batch_norm_mlp", "drift_options": {"width": 5, "depth": 2}}
-    algorithm = NSFS(target, num_steps=3, num_paths=8, learning_rate=0.05, **options)
+    algorithm = NSFS(
+        target, num_steps=3, num_paths=8, learning_rate=0.05, step_rule="euler_maruyama", **options
+    )
     step = jax.jit(algorithm.step)
     state = algorithm.init(jax.random.key(0))
     for key in jax.random.split(jax.random.key(1), 5):

@@ -1,5 +1,6 @@
 """E[exp(−F)] = Z exactly, for every number of steps, grid, drift and target."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from follmer.drifts import MLP
 from follmer.objectives import OBJECTIVES, LogVariance, Problem
-from follmer.paths import GRIDS, Diffusion, grid_times
+from follmer.paths import GRIDS, Diffusion, GaussianGuess, grid_times, h_transform, uniform
 
 LOG_Z = 1.3
 NUM_PATHS = 40_000
@@ -35,6 +36,13 @@ def random_drift(key):
     return jax.tree.unflatten(treedef, noisy)
 
 
+def gaussian_guess(drift, mean, scale):
+    guess = GaussianGuess(drift, 2, jnp.result_type(float))
+    return eqx.tree_at(
+        lambda g: (g.mean, g.log_scale), guess, (jnp.array(mean), jnp.log(jnp.array(scale)))
+    )
+
+
 def problem(log_density, num_steps, grid, gamma=1.0, num_paths=NUM_PATHS):
     times = grid_times(GRIDS[grid], num_steps)
     return Problem(Diffusion(2, gamma, times, jnp.float32), log_density, num_paths)
@@ -57,6 +65,34 @@ def test_mean_weight_is_the_evidence_for_every_k(num_steps, grid, log_density):
     paths = jax.jit(lambda key: case.simulate(drift, key))(jax.random.key(1))
     assert float(jnp.mean(paths.kl)) > 0.02
     assert_mean_weight_is_evidence(case.log_terminal(paths.end) + paths.log_ratio)
+
+
+@pytest.mark.parametrize("grid", sorted(GRIDS))
+@pytest.mark.parametrize("num_steps", [1, 2, 5, 20])
+def test_mean_weight_is_the_evidence_for_steps_of_any_variance(num_steps, grid):
+    guess = gaussian_guess(random_drift(jax.random.key(7)), [0.3, -0.2], [0.9, 1.1])
+    case = problem(mixture, num_steps, grid)
+    case = case._replace(diffusion=case.diffusion._replace(step=h_transform))
+    paths = case.simulate(guess, jax.random.key(1))
+    assert_mean_weight_is_evidence(case.log_terminal(paths.end) + paths.log_ratio)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("num_steps", [1, 2, 5, 20])
+@pytest.mark.parametrize("gamma", [0.3, 1.0])
+def test_h_transform_steps_are_exact_for_gaussians_of_any_width(num_steps, gamma):
+    mean, sd = [0.5, -3.0], [0.01, 100.0]
+    guess = gaussian_guess(lambda t, x: jnp.zeros_like(x), mean, np.array(sd) / np.sqrt(gamma))
+    diffusion = Diffusion(2, gamma, grid_times(uniform, num_steps), jnp.float64, h_transform)
+    case = Problem(
+        diffusion,
+        lambda x: jnp.sum(jax.scipy.stats.norm.logpdf(x, jnp.array(mean), jnp.array(sd))),
+        num_paths=100,
+    )
+    paths = case.simulate(guess, jax.random.key(0))
+    log_weights = case.log_terminal(paths.end) + paths.log_ratio
+    np.testing.assert_allclose(log_weights, 0.0, atol=1e-8)
+    np.testing.assert_allclose(case.log_ratio(guess, paths), paths.log_ratio, atol=1e-8)
 
 
 @pytest.mark.parametrize("gamma", [0.8, 1.5])

@@ -7,7 +7,7 @@ from follmer.drifts.heat_semigroup import HeatSemigroup
 from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
 from follmer.drifts.time_mlp import TimeMLP
-from follmer.drifts.tracked import AbstractTracked
+from follmer.drifts.tracked import AbstractTracked, is_tracked, track
 
 __all__ = [
     "DRIFTS",
@@ -21,4 +21,6 @@ __all__ = [
     "TimeMLP",
     "build_drift",
     "checked_drift",
+    "is_tracked",
+    "track",
 ]

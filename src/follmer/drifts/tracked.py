@@ -1,8 +1,10 @@
 """Drifts that keep running statistics beside their trained parameters."""
 
 import abc
+from typing import Any
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float
 
 
@@ -14,3 +16,23 @@ class AbstractTracked(eqx.Module):
         self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
     ) -> "AbstractTracked":
         """The same drift after seeing these states at these times."""
+
+
+def is_tracked(drift: Any) -> bool:
+    """Whether a drift is, or holds, one with statistics over paths."""
+    return any(map(_is_tracked, jax.tree.leaves(drift, is_leaf=_is_tracked)))
+
+
+def track(
+    drift: Any, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
+) -> Any:
+    """The drift with all its running statistics moved towards those of the given states."""
+    return jax.tree.map(
+        lambda node: node.track(times, states) if _is_tracked(node) else node,
+        drift,
+        is_leaf=_is_tracked,
+    )
+
+
+def _is_tracked(node: Any) -> bool:
+    return isinstance(node, AbstractTracked)

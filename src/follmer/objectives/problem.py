@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.drifts import AbstractTracked
+from follmer.drifts import is_tracked
 from follmer.paths import PATHS_AXIS, Diffusion, Drift, Path, simulate, step_log_ratio
 
 # An objective maps (drift, problem, key) to the loss and the paths' log weights, −F.
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
         def one(t: Array, dt: Array, x: Array, increment: Array) -> Float[Array, ""]:
             return step_log_ratio(diffusion.step(drift, diffusion.gamma, t, dt, x), increment)
 
-        if isinstance(drift, AbstractTracked):
+        if is_tracked(drift):
             # Batch statistics are over the paths of one time.
             over_paths = jax.vmap(one, (None, None, 0, 0), axis_name=PATHS_AXIS)
             by_step = (states.swapaxes(0, 1), increments.swapaxes(0, 1))

@@ -2,13 +2,24 @@
 
 from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, simulate
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
-from follmer.paths.steps import Drift, Move, Step, euler_maruyama, step_log_ratio
+from follmer.paths.steps import (
+    STEPS,
+    Drift,
+    GaussianGuess,
+    Move,
+    Step,
+    euler_maruyama,
+    h_transform,
+    step_log_ratio,
+)
 
 __all__ = [
     "GRIDS",
     "PATHS_AXIS",
+    "STEPS",
     "Diffusion",
     "Drift",
+    "GaussianGuess",
     "Grid",
     "Move",
     "Path",
@@ -17,6 +28,7 @@ __all__ = [
     "euler_maruyama",
     "geometric",
     "grid_times",
+    "h_transform",
     "simulate",
     "step_log_ratio",
     "uniform",

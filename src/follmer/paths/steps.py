@@ -5,8 +5,9 @@ which is what an exact weight needs; Euler–Maruyama keeps the reference's scal
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -20,10 +21,8 @@ class Move(NamedTuple):
     scale: Float[Array, " dim"] | None = None  # None: the reference's own
 
 
-Step = Callable[
-    [Drift, float, Float[Array, ""], Float[Array, ""], Float[Array, " dim"]],
-    Move,
-]
+# From (drift, gamma, t, dt, x) to the move at x.
+Step = Callable[[Any, float, Float[Array, ""], Float[Array, ""], Float[Array, " dim"]], Move]
 
 
 def euler_maruyama(
@@ -35,6 +34,47 @@ def euler_maruyama(
 ) -> Move:
     """x + u(t, x) Δt + √(γΔt) ε."""
     return Move(shift=drift(t, x) * jnp.sqrt(dt / gamma))
+
+
+class GaussianGuess(eqx.Module):
+    """A drift on top of the Föllmer drift of a trained guess N(mean, γ scale²) of the target."""
+
+    drift: Drift
+    mean: Float[Array, " dim"]
+    log_scale: Float[Array, " dim"]
+
+    def __init__(self, drift: Drift, dim: int, dtype: Any):
+        self.drift = drift
+        self.mean = jnp.zeros(dim, dtype)
+        self.log_scale = jnp.zeros(dim, dtype)
+
+    def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        narrowing = jnp.exp(-2.0 * self.log_scale)
+        pull = (narrowing * self.mean - (narrowing - 1.0) * x) / self.spread(t)
+        return pull + self.drift(t, x)
+
+    def spread(self, t: Float[Array, ""]) -> Float[Array, " dim"]:
+        """t + (1−t) γ/s², which is 1 throughout where the guess is the reference."""
+        return t + (1.0 - t) * jnp.exp(-2.0 * self.log_scale)
+
+
+def h_transform(
+    guess: GaussianGuess,
+    gamma: float,
+    t: Float[Array, ""],
+    dt: Float[Array, ""],
+    x: Float[Array, " dim"],
+) -> Move:
+    """The Gaussian guess's own transition: Euler–Maruyama with the right variance.
+
+    Exact for a target equal to the guess at any number of steps; where the guess is N(0, γI), as at
+    the start, it is Euler–Maruyama.
+    """
+    scale = jnp.sqrt(guess.spread(t + dt) / guess.spread(t))
+    return euler_maruyama(guess, gamma, t, dt, x)._replace(scale=scale)
+
+
+STEPS: dict[str, Step] = {"euler_maruyama": euler_maruyama, "h_transform": h_transform}
 
 
 def take_step(move: Move, epsilon: Float[Array, " dim"]) -> Float[Array, " dim"]:
