@@ -54,6 +54,7 @@ class Affine(eqx.Module):
 
 
 AFFINE = {**SMALL, "drift_options": {}, "check": False}
+AFFINE_DRIFT = {"drift": Affine(), "drift_options": {}}
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def test_callback_is_called_once_per_chunk_with_a_report(whole):
 
 def test_fit_repeats_the_algorithms_own_steps(target):
     posterior = fit(target, **{**AFFINE, "drift": Affine(), "num_iterations": 3, "patience": None})
-    algorithm = NSFS(target, drift=Affine(), num_steps=3, num_paths=4, num_iterations=3)
+    algorithm = NSFS(target, **{**ALGORITHM_OPTIONS, **AFFINE_DRIFT, "num_iterations": 3})
     _, init_key, train_key, _ = jax.random.split(KEY, 4)
     state, step = algorithm.init(init_key), jax.jit(algorithm.step)
     for i in range(3):

@@ -36,14 +36,15 @@ def recover(scenario, objective, drift, grid, step_rule):
         drift_options={"width": 32},
         num_steps=16,
         num_iterations=400,
+        learning_rate=3e-3,
         chunk_size=200,
         check=False,
     )
     draws, log_weights = posterior.weighted_sample(4096, key=jax.random.key(1))
     found = diagnose(log_weights)
-    # The weights make these exact; training is what makes the gap small.
+    # Training has closed a good part of the gap; the weights make the rest exact.
+    assert expected.log_evidence - found.elbo < 0.6 * expected.untrained_gap
     assert abs(found.log_evidence - expected.log_evidence) < 4.5 * found.log_evidence_se
-    assert found.log_evidence - found.elbo < 0.4
     weights = np.asarray(jax.nn.softmax(log_weights), float)
     values = np.stack([np.asarray(leaf, float) for leaf in jax.tree.leaves(draws)], 1)
     values = values.reshape(4096, 2)

@@ -91,7 +91,7 @@ def _check_picture(out: Path, pyplot: ModuleType) -> None:
 
 
 def _fit_and_tell(target: Target, fit_key: Array, summary_key: Array) -> Posterior:
-    posterior = fit(target, key=fit_key, num_iterations=1500)
+    posterior = fit(target, key=fit_key, num_iterations=1000)
     print(posterior.summary(key=summary_key))
     return posterior
 
@@ -131,7 +131,7 @@ def _contours(
     values = jax.jit(jax.vmap(jax.vmap(log_density)))(grid)
     # Contours at these falls below the top hold 40, 86 and 99 % of a Gaussian.
     levels = values.max() - jnp.array([4.6, 2.0, 0.5])
-    axes.contour(first, second, values, levels=levels, colors="tab:blue", linewidths=1.2)
+    axes.contour(first, second, values, levels=levels, colors="tab:blue", linestyles="solid")
 
 
 def _log_normal(x: Array, mean: Array | float, sd: Array | float) -> Array:
