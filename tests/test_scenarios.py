@@ -1,5 +1,6 @@
 """Every objective × drift × path recovers the shared scenarios."""
 
+import functools
 import itertools
 
 import jax
@@ -23,9 +24,14 @@ ONE_AT_A_TIME = [
 PATHS = [("uniform", "euler_maruyama"), ("geometric", "h_transform")]
 
 
-def recover(scenario, objective, drift, grid, step_rule):
+@functools.cache
+def built(scenario):
     target = SCENARIOS[scenario]()
-    expected = truth(target)
+    return target, truth(target)
+
+
+def recover(scenario, objective, drift, grid, step_rule):
+    target, expected = built(scenario)
     posterior = follmer.fit(
         target,
         key=jax.random.key(0),

@@ -2,14 +2,17 @@
 
 import math
 import numbers
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from follmer.errors import InputError
+from follmer.errors import InputError, closest
+
+T = TypeVar("T")
 
 
 def as_key(key: Any) -> PRNGKeyArray:
@@ -47,6 +50,17 @@ def fraction(name: str, value: Any) -> float:
     if _is_number(value) and 0 <= float(value) < 1:
         return float(value)
     raise InputError(f"{name} must be a number in [0, 1), not {value!r}.")
+
+
+def named_or_own(what: str, value: Any, options: Mapping[str, T], form: str) -> T:
+    """The option of that name, or the user's own function as it is."""
+    if callable(value):
+        return value
+    if isinstance(value, str) and value in options:
+        return options[value]
+    raise InputError(
+        f"{what}={value!r} is unknown.", hint=f"{closest(str(value), options)}; or {form}"
+    )
 
 
 def _is_number(value: Any, kind: type = numbers.Real, dtype: Any = jnp.number) -> bool:

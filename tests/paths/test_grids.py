@@ -86,11 +86,11 @@ def test_bad_number_of_steps_is_an_input_error(num_steps):
 
 
 def test_unknown_grid_names_the_nearest():
-    with pytest.raises(InputError, match=r"'geometrical' is not a time grid.*\n.*'geometric'\?"):
+    with pytest.raises(InputError, match=r"'geometrical' is unknown.*\n.*'geometric'\?"):
         as_grid("geometrical")
 
 
 @pytest.mark.parametrize("grid", [None, 3, np.linspace(0, 1, 4)])
 def test_grid_that_is_no_name_and_no_function_is_an_input_error(grid):
-    with pytest.raises(InputError, match="is not a time grid"):
+    with pytest.raises(InputError, match="is unknown"):
         as_grid(grid)

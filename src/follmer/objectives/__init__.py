@@ -7,7 +7,7 @@ so a user's own is passed like the library's.
 
 from typing import Any
 
-from follmer.errors import InputError, closest
+from follmer.checks import named_or_own
 from follmer.objectives.det import det
 from follmer.objectives.log_variance import LogVariance
 from follmer.objectives.problem import Objective, Problem
@@ -24,15 +24,8 @@ OBJECTIVES: dict[str, Objective] = {
 
 def as_objective(objective: Any) -> Objective:
     """The objective of that name, or the user's own function."""
-    if callable(objective):
-        return objective
-    if isinstance(objective, str) and objective in OBJECTIVES:
-        return OBJECTIVES[objective]
-    raise InputError(
-        f"objective={objective!r} is not an objective.",
-        hint=f"{closest(str(objective), OBJECTIVES)}; or a function "
-        "(drift, problem, key) -> (loss, log_weights)",
-    )
+    form = "a function (drift, problem, key) -> (loss, log_weights)"
+    return named_or_own("objective", objective, OBJECTIVES, form)
 
 
 __all__ = [

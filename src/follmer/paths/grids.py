@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from follmer.checks import positive_int
-from follmer.errors import InputError, closest
+from follmer.checks import named_or_own, positive_int
+from follmer.errors import InputError
 
 Grid = Callable[[int], np.ndarray]
 
@@ -32,14 +32,7 @@ GRIDS: dict[str, Grid] = {"uniform": uniform, "geometric": geometric}
 
 def as_grid(grid: Any) -> Grid:
     """The grid of that name, or the user's own function of the number of steps."""
-    if callable(grid):
-        return grid
-    if isinstance(grid, str) and grid in GRIDS:
-        return GRIDS[grid]
-    raise InputError(
-        f"grid={grid!r} is not a time grid.",
-        hint=f"{closest(str(grid), GRIDS)}; or a function of num_steps that returns the times",
-    )
+    return named_or_own("grid", grid, GRIDS, "a function of num_steps that returns the times")
 
 
 def grid_times(grid: Grid, num_steps: int) -> np.ndarray:
