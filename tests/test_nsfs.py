@@ -12,6 +12,7 @@ import pytest
 from follmer import NSFS, InputError, State, Target
 from follmer.drifts import DRIFTS
 from follmer.objectives import LogVariance, det
+from follmer.paths import STEPS
 
 DATA = jnp.array([0.2, 1.0, 1.4, 0.6])
 
@@ -587,3 +588,12 @@ def test_h_transform_trains_the_gaussian_guess(target, key):
 def test_unknown_step_rule_names_the_nearest(target):
     with pytest.raises(InputError, match=r"step_rule='htransform'.*\n.*'h_transform'\?"):
         NSFS(target, step_rule="htransform")
+
+
+def test_off_policy_paths_go_with_every_step_rule(target, key):
+    objective = LogVariance(sampling_drift=lambda t, x: 1.0 - x)
+    for step_rule in STEPS:
+        algorithm = NSFS(target, **{**SMALL, "step_rule": step_rule}, objective=objective)
+        after, info = jax.jit(algorithm.step)(algorithm.init(key), key)
+        assert not info.skipped
+        assert distance(after.parameters, algorithm.init(key).parameters) > 1e-3

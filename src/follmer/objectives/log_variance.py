@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.errors import InputError
 from follmer.objectives.problem import Problem
-from follmer.paths import Drift
+from follmer.paths import Drift, euler_maruyama
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,12 @@ class LogVariance:
             )
         if problem.num_paths < 2:
             raise InputError("the log-variance objective needs num_paths of at least 2.")
-        sampler = drift if self.sampling_drift is None else self.sampling_drift
-        paths = jax.lax.stop_gradient(problem.simulate(sampler, key))
+        if self.sampling_drift is None:
+            paths = problem.simulate(drift, key)
+        else:
+            # Any paths will do; a plain drift has no Gaussian guess to step by.
+            plain = problem.diffusion._replace(step=euler_maruyama)
+            paths = problem._replace(diffusion=plain).simulate(self.sampling_drift, key)
+        paths = jax.lax.stop_gradient(paths)
         log_weights = problem.log_terminal(paths.end) + problem.log_ratio(drift, paths)
         return jnp.var(log_weights, ddof=1), log_weights
