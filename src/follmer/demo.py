@@ -107,12 +107,12 @@ def _draw_banana(axes: "Axes", posterior: Posterior, key: Array) -> None:
 def _draw_regression(axes: "Axes", posterior: Posterior, key: Array) -> None:
     """The posterior of (intercept, slope), with the noise level at its mean."""
     draws = posterior.resample(1000, key=key)
-    space = posterior.target
+    target = posterior.target
     sigma = jnp.mean(draws["sigma"])
 
     def log_density(point: Float[Array, " 2"]) -> Float[Array, ""]:
         theta = {"intercept": point[0], "slope": point[1], "sigma": sigma}
-        return space.log_density(space.unconstrain(theta))
+        return target.log_density(target.unconstrain(theta))
 
     mean, sd = (np.array([f(draws["intercept"]), f(draws["slope"])]) for f in (np.mean, np.std))
     corners = tuple(zip(mean - 4 * sd, mean + 4 * sd, strict=True))
@@ -129,7 +129,7 @@ def _contours(
     first, second = (jnp.linspace(low, high, 150) for low, high in corners)
     grid = jnp.stack(jnp.meshgrid(first, second), -1)
     values = jax.jit(jax.vmap(jax.vmap(log_density)))(grid)
-    # Contours at these falls below the top hold 40, 86 and 99 % of a Gaussian.
+    # Contours at these falls below the top hold 99, 86 and 40 % of a Gaussian.
     levels = values.max() - jnp.array([4.6, 2.0, 0.5])
     axes.contour(first, second, values, levels=levels, colors="tab:blue", linestyles="solid")
 

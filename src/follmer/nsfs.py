@@ -233,14 +233,14 @@ class NSFS:
         """The drift without its trained arrays."""
         return _split(self._build_drift(jax.random.key(0)))[1]
 
-    def _build_drift(self, key: PRNGKeyArray) -> Drift | GaussianGuess:
+    def _build_drift(self, key: PRNGKeyArray) -> Drift:
         target = self.target
         drift = build_drift(self.drift, self.drift_options, target.dim, target.dtype, key)
         if self.step_rule == "h_transform":
             return GaussianGuess(drift, target.dim, target.dtype)
         return drift
 
-    def _assemble(self, parameters: PyTree, *, inference: bool) -> Any:
+    def _assemble(self, parameters: PyTree, *, inference: bool) -> Drift:
         drift = eqx.combine(parameters, self._fixed_part)
         return eqx.nn.inference_mode(drift, inference)
 
@@ -292,7 +292,7 @@ def algorithm_options() -> list[str]:
     return [field.name for field in dataclasses.fields(NSFS) if field.name != "target"]
 
 
-def _split(drift: Drift | GaussianGuess) -> tuple[PyTree, PyTree]:
+def _split(drift: Drift) -> tuple[PyTree, PyTree]:
     """Trained arrays, and the rest."""
     return eqx.partition(drift, eqx.is_inexact_array)
 
