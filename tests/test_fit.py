@@ -28,10 +28,11 @@ SMALL = {
     "drift": "mlp",
     "drift_options": {"width": 4, "depth": 1},
     "progress": False,
+    "precondition": "identity",
+    "audit": False,
 }
-ALGORITHM_OPTIONS = {
-    name: value for name, value in SMALL.items() if name not in ("key", "chunk_size", "progress")
-}
+FIT_OPTIONS = ("key", "chunk_size", "progress", "precondition", "audit")
+ALGORITHM_OPTIONS = {name: value for name, value in SMALL.items() if name not in FIT_OPTIONS}
 FILE = "checkpoint.follmer"
 
 
@@ -149,7 +150,8 @@ def test_callback_is_called_once_per_chunk_with_a_report(whole):
 def test_fit_repeats_the_algorithms_own_steps(target):
     posterior = fit(target, **{**AFFINE, "drift": Affine(), "num_iterations": 3, "patience": None})
     algorithm = NSFS(target, **{**ALGORITHM_OPTIONS, **AFFINE_DRIFT, "num_iterations": 3})
-    _, init_key, train_key, _ = jax.random.split(KEY, 4)
+    _, train_key, _, _ = jax.random.split(KEY, 4)
+    init_key, train_key, _ = jax.random.split(train_key, 3)
     state, step = algorithm.init(init_key), jax.jit(algorithm.step)
     for i in range(3):
         _, step_key = jax.random.split(jax.random.fold_in(train_key, i))
@@ -204,7 +206,12 @@ def at_optimum():
     return run
 
 
-def test_plateau_ends_training_after_patience(at_optimum):
+def test_even_weights_end_training(at_optimum):
+    assert at_optimum(patience=50).history["loss"].shape == (10,)
+
+
+def test_plateau_ends_training_after_patience(at_optimum, monkeypatch):
+    monkeypatch.setattr(sys.modules["follmer.fit"], "_EVEN", 2.0)
     posterior = at_optimum(patience=2)
     assert 3 * 5 <= posterior.history["loss"].size < 60
     np.testing.assert_allclose(posterior.history["evaluation_elbo"], 0, atol=1e-3)
@@ -390,7 +397,7 @@ def test_real_interrupt_signal_returns_the_drift_and_a_checkpoint_to_resume(tmp_
         options = dict(
             key=jax.random.key(0), num_steps=2, num_paths=2, num_iterations=10**9, chunk_size=10,
             drift="mlp", drift_options={"width": 2, "depth": 1}, patience=None, progress=False,
-            check=False, checkpoint=sys.argv[1],
+            check=False, precondition="identity", audit=False, checkpoint=sys.argv[1],
         )
         timers = []
 

@@ -9,7 +9,7 @@ from numpyro.distributions import constraints
 
 import follmer
 from follmer import NSFS, FileError, InputError, Posterior, Target, storage
-from follmer.diagnostics import Diagnostics, diagnose, pareto_smooth, verdict
+from follmer.diagnostics import Diagnostics, SecondOpinion, diagnose, pareto_smooth, verdict
 from follmer.drifts import GaussianDrift
 from follmer.errors import FollmerError
 from follmer.posterior import Flow
@@ -233,7 +233,7 @@ def test_constant_weights_are_perfect():
     np.testing.assert_allclose(found.log_evidence_se, 0.0, atol=1e-4)
     np.testing.assert_allclose(found.ess_fraction, 1.0, rtol=1e-5)
     assert found.khat < 0.5
-    assert verdict(found).name == "trustworthy"
+    assert verdict(found, SecondOpinion(1.7, 0.0, 0.0, 0.1)).name == "trustworthy"
 
 
 def test_one_dominating_weight_is_one_effective_draw():
@@ -276,6 +276,25 @@ def found(elbo=-0.05, log_evidence=0.0, ess_fraction=0.9, khat=0.3):
     return Diagnostics(elbo, log_evidence, 0.01, ess_fraction, khat)
 
 
+def opinion(eubo=0.05, mean_shift=0.1):
+    return SecondOpinion(eubo, 0.01, mean_shift, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("second", "name"),
+    [
+        (None, "use the weights"),
+        (opinion(), "trustworthy"),
+        (opinion(eubo=0.3), "use the weights"),
+        (opinion(eubo=5.0), "do not use"),
+        (opinion(eubo=np.inf), "do not use"),
+        (opinion(mean_shift=0.5), "do not use"),
+    ],
+)
+def test_a_second_opinion_is_heard(second, name):
+    assert verdict(found(), second).name == name
+
+
 @pytest.mark.parametrize(
     ("diagnostics", "name", "advice"),
     [
@@ -296,7 +315,7 @@ def found(elbo=-0.05, log_evidence=0.0, ess_fraction=0.9, khat=0.3):
     ],
 )
 def test_verdicts(diagnostics, name, advice):
-    judged = verdict(diagnostics)
+    judged = verdict(diagnostics, opinion())
     assert judged.name == name
     assert re.search(advice, judged.advice)
 

@@ -30,7 +30,7 @@ def built(scenario):
     return target, truth(target)
 
 
-def recover(scenario, objective, drift, grid, step_rule):
+def recover(scenario, objective, drift, grid, step_rule, num_iterations=400):
     target, expected = built(scenario)
     posterior = follmer.fit(
         target,
@@ -41,10 +41,12 @@ def recover(scenario, objective, drift, grid, step_rule):
         step_rule=step_rule,
         drift_options={"width": 32},
         num_steps=16,
-        num_iterations=400,
+        num_iterations=num_iterations,
         learning_rate=3e-3,
         chunk_size=200,
         check=False,
+        precondition="identity",
+        audit=False,
     )
     draws, log_weights = posterior.weighted_sample(4096, key=jax.random.key(1))
     found = diagnose(log_weights)
@@ -79,4 +81,4 @@ def test_every_choice_recovers_a_scenario(objective, drift, grid, step_rule):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_combination_recovers_every_scenario(scenario, objective, drift, path):
-    recover(scenario, objective, drift, *path)
+    recover(scenario, objective, drift, *path, num_iterations=1000)

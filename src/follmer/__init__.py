@@ -5,6 +5,7 @@ from follmer.baselines import mc_sfs
 from follmer.diagnostics import Diagnostics
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
 from follmer.fit import Report, fit
+from follmer.integrations import from_numpyro
 from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
@@ -28,6 +29,7 @@ __all__ = [
     "baselines",
     "drifts",
     "fit",
+    "from_numpyro",
     "load",
     "mc_sfs",
     "objectives",

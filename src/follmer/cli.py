@@ -1,7 +1,11 @@
-"""The command line: `follmer demo`."""
+"""The command line: `follmer demo`, `follmer bench`."""
 
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +17,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+_POSTERIORDB = "posteriordb"
 
 
 @app.callback()
@@ -28,9 +35,76 @@ def demo(
     """Fit a banana-shaped density and a small regression, show how good the draws are."""
     from follmer.demo import run
 
-    try:
+    with _errors_told():
         picture = run(out, seed)
-    except FollmerError as error:
-        typer.echo(f"follmer: {error}", err=True)
-        raise typer.Exit(1) from error
     typer.echo(f"\nDraws over contours: {picture.resolve()}")
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Targets (all of them by default); or posteriordb, and which of its posteriors.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas (all of them by default).")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Seed of the random key.")] = 0,
+    list_names: Annotated[
+        bool, typer.Option("--list", help="Print the names of targets and methods.")
+    ] = False,
+) -> None:
+    """Known targets by the default fit and by other methods: evidence, modes, time, in a table."""
+    names = names or []
+    on_posteriordb = _POSTERIORDB in names
+    if on_posteriordb:
+        import jax
+
+        # Several of its models need 64-bit floats, and arrays keep the precision they began with.
+        jax.config.update("jax_enable_x64", True)
+    from follmer.bench import running, table
+    from follmer.bench.targets import CASES
+
+    if list_names:
+        typer.echo(f"targets: {', '.join([*CASES, _POSTERIORDB])}")
+        typer.echo(f"methods: {', '.join(running.METHODS)}")
+        return
+    chosen = tuple(name.strip() for name in methods.split(",") if name.strip())
+    records: list[Any] = []
+    with _errors_told():
+        todo: Iterator[Any]
+        if on_posteriordb:
+            posteriors = [name for name in names if name != _POSTERIORDB] or None
+            chosen = chosen or running.POSTERIORDB_METHODS
+            todo = running.run_posteriordb(posteriors, seed=seed, methods=chosen, progress=_tell)
+        else:
+            chosen = chosen or running.METHODS
+            todo = running.run(names or tuple(CASES), seed=seed, methods=chosen, progress=_tell)
+        try:
+            records.extend(todo)
+        except KeyboardInterrupt:
+            _tell("interrupted: what was finished follows")
+    measured_on = table.machine(shlex.join(["follmer", *sys.argv[1:]]))
+    if json:
+        typer.echo(table.as_json(measured_on, records))
+    else:
+        typer.echo(f"{table.header(measured_on)}\n\n{table.table(records)}")
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """The library's own errors end the command with their words and no traceback."""
+    try:
+        yield
+    except FollmerError as error:
+        _tell(f"follmer: {error}")
+        raise typer.Exit(1) from error
+
+
+def _tell(line: str) -> None:
+    """Whatever is not the answer goes to stderr."""
+    typer.echo(line, err=True)

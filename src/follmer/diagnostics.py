@@ -10,6 +10,8 @@ from jaxtyping import Array, Float
 
 # Below this many draws no tail can be fitted.
 _MIN_DRAWS = 25
+# Nats between ln Z and its upper bound: this close is agreement, this far is missing mass.
+_CLOSE, _FAR = 0.2, 2.0
 
 
 class Diagnostics(NamedTuple):
@@ -17,7 +19,8 @@ class Diagnostics(NamedTuple):
 
     `elbo` ≤ ln Z; `log_evidence` ± `log_evidence_se` estimates ln Z; `ess_fraction` is the
     effective share of draws; `khat` the Pareto tail index of the weights (above 0.7 the weighted
-    answers cannot be relied on).
+    answers cannot be relied on). `eubo` ≥ ln Z is the other side of the bracket, from draws that
+    MCMC moved; nan without a second opinion.
     """
 
     elbo: float
@@ -25,10 +28,27 @@ class Diagnostics(NamedTuple):
     log_evidence_se: float
     ess_fraction: float
     khat: float
+    eubo: float = float("nan")
 
 
-def diagnose(log_weights: Float[Array, " draws"]) -> Diagnostics:
-    """All diagnostics of a sample's log weights."""
+class SecondOpinion(NamedTuple):
+    """What a flow's draws look like after MCMC moves, which leave the posterior as it is.
+
+    Weights show only what the flow reaches. Moves carry a too narrow sample outwards: there `eubo`,
+    the mean log weight of paths to the moved draws and an upper bound on ln Z for draws of the
+    target, rises, and the means shift.
+    """
+
+    eubo: float
+    eubo_se: float
+    mean_shift: float  # the largest move of a coordinate's mean, in standard deviations
+    mean_shift_noise: float  # what chance alone makes of it
+
+
+def diagnose(
+    log_weights: Float[Array, " draws"], second: SecondOpinion | None = None
+) -> Diagnostics:
+    """All diagnostics of a sample's log weights, with a second opinion where there is one."""
     log_weights = jnp.asarray(log_weights)
     count = log_weights.size
     ess = float(ess_fraction(log_weights))
@@ -39,6 +59,7 @@ def diagnose(log_weights: Float[Array, " draws"]) -> Diagnostics:
         log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
         ess_fraction=ess,
         khat=pareto_smooth(log_weights)[1],
+        eubo=float("nan") if second is None else second.eubo,
     )
 
 
@@ -62,8 +83,15 @@ def pareto_smooth(log_weights: ArrayLike) -> tuple[np.ndarray, float]:
         return normalised, float("-inf")
     from arviz_stats.base import array_stats
 
-    # ArviZ takes the negative of the log weights.
-    smoothed, khat = array_stats.psislw(-log_weights)
+    try:
+        # ArviZ takes the negative of the log weights.
+        with np.errstate(all="ignore"):
+            smoothed, khat = array_stats.psislw(-log_weights)
+    except ValueError:
+        # All weights of the tail are equal: there is no tail.
+        return normalised, float("-inf")
+    if not np.isfinite(khat) or np.isnan(smoothed).any():
+        return normalised, float("-inf") if np.isnan(khat) else float(khat)
     return np.asarray(smoothed), float(khat)
 
 
@@ -74,25 +102,44 @@ class Verdict(NamedTuple):
     advice: str
 
 
-def verdict(found: Diagnostics) -> Verdict:
+def verdict(found: Diagnostics, second: SecondOpinion | None = None) -> Verdict:
     """A plain reading of the diagnostics."""
     if not np.isfinite([found.elbo, found.log_evidence, found.ess_fraction]).all():
         return Verdict("do not use", "some weights are not finite: run target.check(key=…)")
-    gap = found.log_evidence - found.elbo
     if np.isnan(found.khat):
         return Verdict("do not use", "there are too few draws to judge: raise num_samples")
     if found.khat >= 0.7 or found.ess_fraction < 0.02:
         return Verdict(
             "do not use",
             "the process has not reached the posterior: train longer (num_iterations=), use more "
-            "steps (num_steps=) or a gamma nearer the posterior's variance",
+            "steps (num_steps=), or precondition='explore'",
         )
-    if found.ess_fraction >= 0.8 and gap <= 0.1:
+    if second is not None and _mass_is_missing(found, second):
+        return Verdict(
+            "do not use",
+            "MCMC moves lead the draws to places that the process hardly reaches: train longer "
+            "(num_iterations=) or precondition='explore'",
+        )
+    even = found.ess_fraction >= 0.8 and found.log_evidence - found.elbo <= 0.1
+    if even and second is not None and second.eubo - found.log_evidence <= _CLOSE:
         return Verdict(
             "trustworthy", "the draws can be used as they are; the weights change little"
+        )
+    if even and second is None:
+        return Verdict(
+            "use the weights",
+            "the weights are even, but alone they cannot show what no path reaches: fit with "
+            "audit=True for a second opinion",
         )
     return Verdict(
         "use the weights",
         "plain draws are biased, weighted ones are sound: use expectation() and resample(), or "
         "train longer for plain draws",
     )
+
+
+def _mass_is_missing(found: Diagnostics, second: SecondOpinion) -> bool:
+    gap = second.eubo - found.log_evidence
+    beyond_noise = gap > 2.0 * second.eubo_se
+    shifted = second.mean_shift > 4.0 * second.mean_shift_noise
+    return not np.isfinite(gap) or (gap > _FAR and beyond_noise) or shifted

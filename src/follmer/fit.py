@@ -1,6 +1,7 @@
 """The one training loop: chunks on the device; progress, decisions and files between them."""
 
 import dataclasses
+import functools
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, Key, PRNGKeyArray, PyTree
 from tqdm.auto import tqdm
 
 from follmer.checkpoint import Checkpoint, Run
@@ -18,15 +19,17 @@ from follmer.checks import as_key, positive_int
 from follmer.diagnostics import ess_fraction
 from follmer.errors import InputError, NonFiniteError, options_checked, unknown_option
 from follmer.nsfs import NSFS, Info, State, algorithm_options
-from follmer.posterior import Flow, Posterior
-from follmer.targets import Target
+from follmer.objectives import BridgeMatching
+from follmer.posterior import DRAWS_AT_ONCE, Flow, Posterior, draw
+from follmer.targets import Affine, Target
+from follmer.warmup import Start, warm_up
 
 # Steps in a row without a finite gradient before training is given up.
 _MAX_SKIPPED_IN_A_ROW = 50
 # Nats by which the ELBO must rise to count as better, however small its noise.
 _SMALLEST_GAIN = 1e-3
-# Paths behind each evaluation of the averaged drift.
-_EVALUATION_PATHS = 256
+# Weights this even, twice in a row, leave nothing to learn.
+_EVEN = 0.99
 # The device is asked for about this many seconds of work at a time.
 _SECONDS_PER_CALL = 0.5
 
@@ -49,12 +52,14 @@ def fit(
     target: Target | NSFS,
     *,
     key: PRNGKeyArray,
+    precondition: str | Affine = "auto",
     chunk_size: int = 100,
     patience: int | None = 10,
     callbacks: Sequence[Callback] = (),
     checkpoint: str | Path | None = None,
     resume: bool = False,
     check: bool = True,
+    audit: bool = True,
     progress: bool = True,
     **options: Any,
 ) -> Posterior:
@@ -62,35 +67,81 @@ def fit(
 
     **Arguments:**
 
-    - `target`: what to sample, with NSFS's arguments as further `options`; or an `NSFS`.
+    - `target`: what to sample, with NSFS's arguments as further `options`; or an `NSFS`, which is
+      then trained as it is.
+    - `precondition`: how coordinates are found in which the target is near N(0, I). "auto" climbs
+      from many starts, whitens by the curvature where it finds one mode and explores by tempered
+      SMC where it finds several; it also chooses the settings that are not given, and its choice is
+      in the posterior's notes. Else "identity", "prior", "diagonal", "laplace", "low_rank",
+      "pathfinder", "explore", or an `Affine`.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
-    - `patience`: stop after this many evaluations without a better ELBO; None never stops early.
+    - `patience`: stop after this many evaluations without a better ELBO, or once the weights are
+      even; None never stops early.
     - `callbacks`: functions of a `Report`, called after each chunk.
     - `checkpoint`: a folder that holds the run so far; with `resume=True` an interrupted run goes
       on from there, bit for bit as if it had not been interrupted.
     - `check`: evaluate the density and its gradient before training (`Target.check`).
+    - `audit`: get a second opinion on the draws after training (`Posterior.audited`), without which
+      no verdict is better than "use the weights".
 
     Ctrl-C ends training and returns the best drift so far.
     """
     key = as_key(key)
-    algorithm = _as_algorithm(target, options)
-    target = algorithm.target
     chunk_size = positive_int("chunk_size", chunk_size)
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise InputError("callbacks must be a list of functions of a Report.")
     if patience is not None:
         positive_int("patience", patience)
-    check_key, init_key, train_key, evaluation_key = jax.random.split(key, 4)
+    check_key, train_key, warm_key, audit_key = jax.random.split(key, 4)
+    _check_options(options)
+    if isinstance(target, NSFS):
+        start = Start(None, {}, "")
+        algorithm = dataclasses.replace(target, **options) if options else target
+    else:
+        algorithm = NSFS(target, **options)
     if check:
-        target.check(key=check_key, scale=float(np.sqrt(algorithm.gamma)))
-    state = algorithm.init(init_key)
+        algorithm.target.check(key=check_key, scale=float(np.sqrt(algorithm.gamma)))
+    if not isinstance(target, NSFS):
+        start = warm_up(precondition, target, warm_key)
+        algorithm = _started(target, start, options)
+    train = functools.partial(
+        _train,
+        key=train_key,
+        chunk_size=chunk_size,
+        patience=patience,
+        callbacks=callbacks,
+        progress=progress,
+    )
+    saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
+    trained = train(algorithm, saved)
+    posterior = _posterior(algorithm, trained, start)
+    return posterior.audited(key=audit_key) if audit else posterior
+
+
+class _Trained(NamedTuple):
+    run: Run
+    notes: tuple[str, ...]
+
+
+def _train(
+    algorithm: NSFS,
+    saved: Checkpoint,
+    *,
+    key: PRNGKeyArray,
+    chunk_size: int,
+    patience: int | None,
+    callbacks: Sequence[Callback],
+    progress: bool,
+) -> _Trained:
+    """The loop itself, from the start or from a checkpoint."""
+    init_key, train_key, evaluation_key = jax.random.split(key, 3)
+    state = jax.jit(algorithm.init)(init_key)
     if not jax.tree.leaves(state.parameters):
         raise InputError(
             "the drift has no parameters to train.",
             cause="a plain function was passed as the drift",
             hint="an Equinox module, or a drift by name",
         )
-    saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
     run = saved.load(state) if saved.exists else Run.start(state)
     loop = _Loop(algorithm, train_key, evaluation_key, chunk_size, run.state)
     notes = []
@@ -105,12 +156,15 @@ def fit(
         except KeyboardInterrupt:
             warnings.warn(
                 f"interrupted at iteration {run.iteration}: the best drift so far is returned",
-                stacklevel=2,
+                stacklevel=3,
             )
             notes.append(f"training was interrupted at iteration {run.iteration}")
             if run.best is None:
                 run = run._replace(best=loop.latest.average)
-    return _posterior(algorithm, run, notes)
+    skipped = int(np.sum(run.history["skipped"]))
+    if skipped:
+        notes.append(f"{skipped} training steps with non-finite gradients were skipped")
+    return _Trained(run, tuple(notes))
 
 
 class _Loop:
@@ -130,7 +184,7 @@ class _Loop:
         self.chunk_size = chunk_size
         self.latest = state  # newer than the run's own when a chunk is cut short
         self._advance = jax.jit(self._advance_on_device)  # traced once: the count is an argument
-        self._evaluate = jax.jit(self._evaluate_on_device)
+        self._weigh = jax.jit(self._weigh_on_device)
         self._pace = 1
 
     def chunk(self, run: Run, bar: "_Bar") -> Run:
@@ -149,7 +203,7 @@ class _Loop:
             done += count
             self.latest = state
             bar.advance(count, loss=float(info.loss[-1]))
-        elbo, elbo_se, ess = map(float, self._evaluate(state, self.evaluation_key, data))
+        elbo, elbo_se, ess = self._evaluated(state, data)
         bar.show(elbo=elbo, ess=ess)
         info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
         return run.extended(state, info, elbo=elbo, elbo_se=elbo_se, ess=ess)
@@ -176,19 +230,26 @@ class _Loop:
         infos = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
         return jax.lax.fori_loop(0, count, body, (state, infos))
 
-    def _evaluate_on_device(
-        self, state: State, key: PRNGKeyArray, data: PyTree
-    ) -> tuple[Array, Array, Array]:
+    def _evaluated(self, state: State, data: PyTree) -> tuple[float, float, float]:
+        """ELBO, its standard error and the ESS of the averaged drift on fresh paths."""
+        key = jax.random.fold_in(self.evaluation_key, state.iteration)
+        keys = jax.random.split(key, DRAWS_AT_ONCE)
+        if self.algorithm.batch_size is None:
+            # Compiled once, for this and for the posterior's draws.
+            _, log_weights = draw(Flow(self.algorithm, state.average), keys, None, data)
+        else:
+            log_weights = self._weigh(state.average, keys, data)
+        se = float(np.std(np.asarray(log_weights))) / np.sqrt(DRAWS_AT_ONCE)
+        return float(jnp.mean(log_weights)), se, float(ess_fraction(log_weights))
+
+    def _weigh_on_device(self, average: PyTree, keys: Key[Array, " paths"], data: PyTree) -> Array:
         def log_weight(key: PRNGKeyArray) -> Array:
             # A batch for every path: their noise is then part of the standard error.
             batch_key, path_key = jax.random.split(key)
             batch = self.algorithm.random_batch(batch_key, data)
-            return self.algorithm.simulate(state.average, path_key[None], None, batch)[1][0]
+            return self.algorithm.simulate(average, path_key[None], None, batch)[1][0]
 
-        keys = jax.random.split(jax.random.fold_in(key, state.iteration), _EVALUATION_PATHS)
-        log_weights = jax.vmap(log_weight)(keys)
-        se = jnp.std(log_weights) / np.sqrt(_EVALUATION_PATHS)
-        return jnp.mean(log_weights), se, ess_fraction(log_weights)
+        return jax.vmap(log_weight)(keys)
 
 
 class _Bar:
@@ -217,14 +278,19 @@ class _Bar:
         self._bar.set_postfix(self._shown)
 
 
-def _as_algorithm(target: Target | NSFS, options: dict[str, Any]) -> NSFS:
+def _check_options(options: dict[str, Any]) -> None:
     names = algorithm_options()
     for name in options:
         if name not in names:
             raise unknown_option(name, [*names, *_FIT_OPTIONS])
-    if isinstance(target, NSFS):
-        return dataclasses.replace(target, **options) if options else target
-    return NSFS(target, **options)
+
+
+def _started(target: Target, start: Start, options: dict[str, Any]) -> NSFS:
+    """The algorithm in the coordinates that a warm-up found; what the user set stands."""
+    settings = dict(start.settings)
+    if start.draws is not None:
+        settings["objective"] = BridgeMatching(start.draws)
+    return NSFS(target.whitened(start.affine), **{**settings, **options})
 
 
 def _judge(run: Run) -> Run:
@@ -240,8 +306,11 @@ def _judge(run: Run) -> Run:
 
 
 def _finished(run: Run, num_iterations: int, patience: int | None) -> bool:
-    out_of_patience = patience is not None and run.stale >= patience
-    return run.iteration >= num_iterations or out_of_patience
+    if run.iteration >= num_iterations or patience is None:
+        return run.iteration >= num_iterations
+    recent = run.history["evaluation_ess"][-2:]
+    converged = len(recent) == 2 and bool(np.all(recent > _EVEN))
+    return converged or run.stale >= patience
 
 
 def _raise_if_persistent(run: Run) -> None:
@@ -262,11 +331,18 @@ def _report(run: Run) -> Report:
     return Report(run.iteration, float(run.history["loss"][-1]), run.elbo, run.ess, run.state)
 
 
-def _posterior(algorithm: NSFS, run: Run, notes: list[str]) -> Posterior:
-    skipped = int(np.sum(run.history["skipped"]))
-    if skipped:
-        notes.append(f"{skipped} training steps with non-finite gradients were skipped")
-    return Posterior(algorithm.target, Flow(algorithm, run.best), run.history, tuple(notes))
+def _posterior(algorithm: NSFS, trained: _Trained, start: Start) -> Posterior:
+    flow = Flow(algorithm, trained.run.best)
+    words = (start.words,) if start.words else ()
+    trained_on = len(trained.run.history["loss"]) * algorithm.num_paths
+    gradients = start.gradient_evaluations + trained_on
+    return Posterior(
+        algorithm.target,
+        flow,
+        trained.run.history,
+        words + trained.notes,
+        gradient_evaluations=gradients,
+    )
 
 
 _FIT_OPTIONS = [name for name in fit.__annotations__ if name not in ("target", "options", "return")]

@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from follmer import storage
 from follmer.baselines.mc_sfs import HeatSemigroupSampler
+from follmer.diagnostics import SecondOpinion
 from follmer.errors import FileError, InputError, options_checked
 from follmer.nsfs import NSFS
 from follmer.paths import Drift, Grid
 from follmer.posterior import FILE_KIND, AbstractSampler, Flow, Posterior
-from follmer.targets import Target
+from follmer.targets import Affine, Target
 from follmer.trees import from_arrays
 
 
@@ -52,6 +54,7 @@ def load(
             )
         if value is not None:
             settings[name] = value
+    target = target.whitened(_affine(target, arrays))
     sampler = _REBUILD[header["sampler"]](target, settings, arrays)
     prefix = "history_"
     history = {
@@ -59,7 +62,23 @@ def load(
         for name, values in arrays.items()
         if name.startswith(prefix)
     }
-    return Posterior(target, sampler, history, tuple(header["notes"]))
+    second = header["second_opinion"]
+    return Posterior(
+        target,
+        sampler,
+        history,
+        tuple(header["notes"]),
+        second and SecondOpinion(**second),
+        header["gradient_evaluations"],
+    )
+
+
+def _affine(target: Target, arrays: dict[str, np.ndarray]) -> Affine | None:
+    """The map to whitened coordinates that the file holds, if any."""
+    parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
+    if not parts:
+        return None
+    return Affine(*(jnp.asarray(part, target.dtype) for part in parts))
 
 
 def _rebuild_flow(target: Target, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Flow:

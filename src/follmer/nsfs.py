@@ -17,9 +17,9 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from follmer.checks import as_key, fraction, positive_float, positive_int
-from follmer.drifts import build_drift, checked_drift, is_tracked, track
+from follmer.drifts import build_drift, checked_drift, guide, is_tracked, track
 from follmer.errors import InputError, closest, options_checked
-from follmer.objectives import Objective, Problem, as_objective
+from follmer.objectives import AbstractReplay, Objective, Problem, as_objective
 from follmer.paths import (
     STEPS,
     Diffusion,
@@ -27,6 +27,7 @@ from follmer.paths import (
     GaussianGuess,
     Grid,
     as_grid,
+    bridge,
     grid_times,
     simulate,
 )
@@ -40,6 +41,7 @@ class State(NamedTuple):
     average: PyTree  # exponential moving average of the parameters, used for sampling
     optimizer_state: optax.ApplyIfFiniteState
     iteration: Int[Array, ""]
+    memory: PyTree = None  # what a replaying objective remembers
 
 
 class Info(NamedTuple):
@@ -84,7 +86,7 @@ class NSFS:
     """
 
     target: Target
-    objective: str | Objective = "stl"
+    objective: str | Objective | AbstractReplay = "stl"
     drift: str | Drift = "time_mlp"
     drift_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     gamma: float = 1.0
@@ -131,19 +133,33 @@ class NSFS:
 
     def init(self, key: PRNGKeyArray) -> State:
         """The state before training: zero drift for every drift of the library."""
-        parameters, _ = _split(self._build_drift(as_key(key)))
+        drift_key, memory_key = jax.random.split(as_key(key))
+        parameters, _ = _split(self._build_drift(drift_key))
+        objective = as_objective(self.objective)
+        memory = None
+        if isinstance(objective, AbstractReplay):
+            batch = self.random_batch(memory_key, self.target.data)
+            memory = objective.init(self._problem(batch), memory_key)
         return State(
-            parameters, parameters, self._optimizer.init(parameters), jnp.zeros((), jnp.int32)
+            parameters,
+            parameters,
+            self._optimizer.init(parameters),
+            jnp.zeros((), jnp.int32),
+            memory,
         )
 
     def step(self, state: State, key: PRNGKeyArray, batch: PyTree = None) -> tuple[State, Info]:
         """One gradient step on fresh paths; a step whose gradient is not finite is skipped."""
         problem = self._problem(batch)
         objective = as_objective(self.objective)
-        path_key, track_key = jax.random.split(as_key(key))
+        path_key, track_key, memory_key = jax.random.split(as_key(key), 3)
+        memory = self._refreshed(state, problem, batch, memory_key)
 
         def loss_and_weights(parameters: PyTree) -> tuple[Array, Array]:
-            return objective(self._assemble(parameters, inference=False), problem, path_key)
+            drift = self._assemble(parameters, batch, inference=False)
+            if isinstance(objective, AbstractReplay):
+                return objective.loss(drift, problem, memory, path_key)
+            return objective(drift, problem, path_key)
 
         (loss, log_weights), gradient = jax.value_and_grad(loss_and_weights, has_aux=True)(
             state.parameters
@@ -165,7 +181,7 @@ class NSFS:
             gradient_norm=optax.tree.norm(gradient),
             skipped=~optimizer_state.last_finite,
         )
-        return State(parameters, average, optimizer_state, state.iteration + 1), info
+        return State(parameters, average, optimizer_state, state.iteration + 1, memory), info
 
     def sample(
         self,
@@ -191,15 +207,34 @@ class NSFS:
 
         With a batch of the data as `data`, the log weights are unbiased estimates of the exact.
         """
-        drift = self._assemble(parameters, inference=True)
+        drift = self._assemble(parameters, data, inference=True)
         diffusion = self._diffusion(num_steps)
 
         def one(key: PRNGKeyArray) -> tuple[Array, Array]:
             path = simulate(drift, diffusion, diffusion.noise(key))
-            log_density = self.target.log_density(path.end, data)
-            return path.end, log_density - diffusion.log_reference(path.end) + path.log_ratio
+            return path.end, self._log_terminal(path.end, data) + path.log_ratio
 
         return jax.vmap(one)(keys)
+
+    def bridge_log_weights(
+        self,
+        parameters: PyTree,
+        ends: Float[Array, "draws dim"],
+        keys: Key[Array, " draws"],
+        data: PyTree = None,
+    ) -> Float[Array, " draws"]:
+        """Log weights of reference paths that end in given points.
+
+        Their mean over draws of the target is the evidence upper bound (EUBO).
+        """
+        drift = self._assemble(parameters, data, inference=True)
+        diffusion = self._diffusion(None)
+
+        def one(end: Float[Array, " dim"], key: PRNGKeyArray) -> Float[Array, ""]:
+            path = bridge(drift, diffusion, end, diffusion.noise(key))
+            return self._log_terminal(end, data) + path.log_ratio
+
+        return jax.vmap(one)(ends, keys)
 
     def describe(self) -> dict[str, Any]:
         """The settings as JSON-able values; what is not the library's own is "custom"."""
@@ -231,7 +266,13 @@ class NSFS:
     @functools.cached_property
     def _fixed_part(self) -> PyTree:
         """The drift without its trained arrays."""
-        return _split(self._build_drift(jax.random.key(0)))[1]
+        if not isinstance(self.drift, str):
+            return _split(self._build_drift(jax.random.key(0)))[1]
+        # The library's drifts hold no other arrays: their shapes will do.
+        shapes = eqx.filter_eval_shape(self._build_drift, jax.random.key(0))
+        return jax.tree.map(
+            lambda leaf: None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, shapes
+        )
 
     def _build_drift(self, key: PRNGKeyArray) -> Drift:
         target = self.target
@@ -240,9 +281,14 @@ class NSFS:
             return GaussianGuess(drift, target.dim, target.dtype)
         return drift
 
-    def _assemble(self, parameters: PyTree, *, inference: bool) -> Drift:
+    def _assemble(self, parameters: PyTree, batch: PyTree, *, inference: bool) -> Drift:
         drift = eqx.combine(parameters, self._fixed_part)
+        drift = guide(drift, lambda x: self.gamma * jax.grad(self._log_terminal)(x, batch))
         return eqx.nn.inference_mode(drift, inference)
+
+    def _log_terminal(self, x: Float[Array, " dim"], batch: PyTree) -> Float[Array, ""]:
+        """ln f = ln p(X|x) p(x) − ln N(x|0,γI)."""
+        return self.target.log_density(x, batch) - self._diffusion(None).log_reference(x)
 
     def _diffusion(self, num_steps: int | None) -> Diffusion:
         times = grid_times(as_grid(self.grid), self.num_steps if num_steps is None else num_steps)
@@ -258,9 +304,24 @@ class NSFS:
             is_minibatch=_num_rows(batch) < (self.target.num_data or 0),
         )
 
+    def _refreshed(
+        self, state: State, problem: Problem, batch: PyTree, key: PRNGKeyArray
+    ) -> PyTree:
+        """The memory of a replaying objective, renewed by paths of the averaged drift when due."""
+        objective = as_objective(self.objective)
+        if not isinstance(objective, AbstractReplay):
+            return None
+        drift = self._assemble(state.average, batch, inference=True)
+        return jax.lax.cond(
+            (state.iteration + 1) % objective.refresh_every == 0,
+            lambda memory: objective.refresh(memory, drift, problem, key),
+            lambda memory: memory,
+            state.memory,
+        )
+
     def _track(self, parameters: PyTree, problem: Problem, key: PRNGKeyArray) -> PyTree:
         """Update the drift's running statistics, where it keeps any."""
-        drift = self._assemble(parameters, inference=False)
+        drift = self._assemble(parameters, None, inference=False)
         if not is_tracked(drift):
             return parameters
         states = problem.simulate(drift, key).states

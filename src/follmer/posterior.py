@@ -13,12 +13,14 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from tqdm.auto import tqdm
 
 from follmer import storage
+from follmer.audit import second_opinion
 from follmer.checks import as_key, positive_int
-from follmer.diagnostics import Diagnostics, diagnose, pareto_smooth
+from follmer.diagnostics import Diagnostics, SecondOpinion, diagnose, pareto_smooth
 from follmer.errors import InputError, options_checked
 from follmer.nsfs import NSFS, Draws
 from follmer.summary import summarise
 from follmer.targets import Target
+from follmer.targets.space import named_leaves
 from follmer.trees import to_arrays
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 FILE_KIND = "posterior"
 
 # Draws made at once; bounds memory, does not change the draws.
-_CHUNK = 256
+DRAWS_AT_ONCE = 256
 
 
 class AbstractSampler(eqx.Module):
@@ -82,17 +84,21 @@ class Posterior:
         sampler: AbstractSampler,
         history: Mapping[str, np.ndarray] | None = None,
         notes: tuple[str, ...] = (),
+        second_opinion: SecondOpinion | None = None,
+        gradient_evaluations: int | None = None,
     ):
         self.target = target
         self.sampler = sampler
         self.history = dict(history or {})
         self.notes = notes
+        self.second_opinion = second_opinion
+        self.gradient_evaluations = gradient_evaluations
 
     @options_checked
     def sample(
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> PyTree:
-        """Draws in the target's own space: the tree of `like` with a leading axis.
+        """Draws in the target's own space: the tree of `like` (or `outputs`) with a leading axis.
 
         `num_steps` may differ from training; more steps discretise less. These draws are
         unweighted: see `log_weights`, `expectation` and `resample` for exact answers.
@@ -104,14 +110,14 @@ class Posterior:
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> Float[Array, " draws"]:
         """The exact log importance weights of `sample(num_samples, key=key)`; E[exp] = Z."""
-        return self._draw(num_samples, key, num_steps)[1]
+        return self.flat_sample(num_samples, key=key, num_steps=num_steps)[1]
 
     @options_checked
     def weighted_sample(
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> Draws:
         """Draws and their log weights together."""
-        x, log_weights = self._draw(num_samples, key, num_steps)
+        x, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
         return Draws(_constrain(self.target, x), log_weights)
 
     @options_checked
@@ -163,7 +169,24 @@ class Posterior:
         self, *, key: PRNGKeyArray, num_samples: int = 2048, num_steps: int | None = None
     ) -> Diagnostics:
         """ELBO, ln Z with its standard error, ESS and Pareto k̂, from fresh draws."""
-        return diagnose(self._draw(num_samples, key, num_steps)[1])
+        log_weights = self.log_weights(num_samples, key=key, num_steps=num_steps)
+        return diagnose(log_weights, self.second_opinion)
+
+    @options_checked
+    def audited(self, *, key: PRNGKeyArray, num_samples: int = 2048) -> "Posterior":
+        """The same posterior with a second opinion: its draws moved by MCMC and weighed again.
+
+        Where the moves would cost too much (or nothing was trained) there is none.
+        """
+        draw_key, move_key = jax.random.split(as_key(key))
+        found = None
+        if isinstance(self.sampler, Flow):
+            x, log_weights = self.flat_sample(num_samples, key=draw_key)
+            algorithm, parameters = self.sampler.algorithm, self.sampler.parameters
+            found = second_opinion(algorithm, parameters, x, log_weights, move_key)
+        return Posterior(
+            self.target, self.sampler, self.history, self.notes, found, self.gradient_evaluations
+        )
 
     @options_checked
     def summary(
@@ -171,7 +194,7 @@ class Posterior:
     ) -> str:
         """The diagnostics and weighted moments in words, ending in a verdict."""
         draws = self.weighted_sample(num_samples, key=key, num_steps=num_steps)
-        return summarise(self.target.space, draws, self.notes)
+        return summarise(draws, self.notes, self.second_opinion)
 
     @options_checked
     def to_datatree(
@@ -181,17 +204,16 @@ class Posterior:
         import arviz_base
 
         draws = self.weighted_sample(num_samples, key=key, num_steps=num_steps)
-        names = [leaf.name for leaf in self.target.space.leaves]
-        values = [np.asarray(leaf)[None] for leaf in jax.tree.leaves(draws.position)]
+        values = {name: np.asarray(leaf)[None] for name, leaf in named_leaves(draws.position)}
         log_weight = np.asarray(draws.log_weights)[None]
         return arviz_base.from_dict(
             {
-                "posterior": dict(zip(names, values, strict=True)),
+                "posterior": values,
                 "sample_stats": {"log_weight": log_weight},
             },
             attrs={
                 "posterior": {"inference_library": "follmer"},
-                "sample_stats": diagnose(draws.log_weights)._asdict(),
+                "sample_stats": diagnose(draws.log_weights, self.second_opinion)._asdict(),
             },
         )
 
@@ -204,23 +226,28 @@ class Posterior:
             "settings": self.sampler.describe(),
             "space": self.target.space.describe(),
             "notes": list(self.notes),
+            "second_opinion": self.second_opinion and self.second_opinion._asdict(),
+            "gradient_evaluations": self.gradient_evaluations,
         }
-        storage.write(Path(path), FILE_KIND, header, {**self.sampler.arrays(), **history})
+        affine = to_arrays(self.target.space.affine, "affine")
+        arrays = {**self.sampler.arrays(), **history, **affine}
+        storage.write(Path(path), FILE_KIND, header, arrays)
 
-    def _draw(
-        self, num_samples: int, key: PRNGKeyArray, num_steps: int | None
+    def flat_sample(
+        self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
-        """Chunks of one size, so that any number of draws compiles once."""
+        """Draws in the process's own flat coordinates, and their log weights."""
         count = positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
-        chunk = min(_CHUNK, 1 << (count - 1).bit_length())
+        # Chunks of one size, so that any number of draws compiles once.
+        chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
         keys = jax.random.split(as_key(key), -(-count // chunk) * chunk)
         parts = []
         bar = tqdm(total=count, desc="sampling", unit="draw", delay=2, leave=False)
         with bar:
             for start in range(0, count, chunk):
-                part = _draw(self.sampler, keys[start : start + chunk], num_steps, self.target.data)
+                part = draw(self.sampler, keys[start : start + chunk], num_steps, self.target.data)
                 parts.append(jax.block_until_ready(part))
                 bar.update(min(chunk, count - start))
         x, log_weights = (jnp.concatenate(columns)[:count] for columns in zip(*parts, strict=True))
@@ -228,9 +255,10 @@ class Posterior:
 
 
 @eqx.filter_jit
-def _draw(
+def draw(
     sampler: AbstractSampler, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
 ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+    """The sampler's draws, compiled once for each number of keys."""
     return sampler.draw(keys, num_steps, data)
 
 

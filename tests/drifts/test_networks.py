@@ -8,6 +8,7 @@ import pytest
 
 from follmer.drifts import DRIFTS, MLP, BatchNormMLP, Decoupled, ResNet
 from follmer.drifts.resnet import sinusoids
+from follmer.paths import Control
 
 
 def count(tree):
@@ -76,7 +77,12 @@ def test_named_drift_is_exactly_zero_at_the_start(name, key):
 
 @pytest.mark.parametrize("name", ["time_mlp", "mlp", "resnet"])
 def test_perturbed_drift_depends_on_time_and_state(name, key):
-    drift = eqx.filter_jit(perturbed(DRIFTS[name](2, width=8, key=key)))
+    network = eqx.filter_jit(perturbed(DRIFTS[name](2, width=8, key=key)))
+
+    def drift(t, x):
+        answer = network(t, x)
+        return answer.u if isinstance(answer, Control) else answer
+
     t, x = jnp.array(0.3), jnp.array([0.4, -1.0])
     u = drift(t, x)
     assert u.shape == (2,)

@@ -6,6 +6,7 @@ from follmer.drifts.gaussian import GaussianDrift
 from follmer.drifts.heat_semigroup import HeatSemigroup
 from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
+from follmer.drifts.score_guided import ScoreGuided, guide
 from follmer.drifts.time_mlp import TimeMLP
 from follmer.drifts.tracked import AbstractTracked, is_tracked, track
 
@@ -18,9 +19,11 @@ __all__ = [
     "GaussianDrift",
     "HeatSemigroup",
     "ResNet",
+    "ScoreGuided",
     "TimeMLP",
     "build_drift",
     "checked_drift",
+    "guide",
     "is_tracked",
     "track",
 ]

@@ -11,13 +11,15 @@ from jaxtyping import PRNGKeyArray
 from follmer.checks import positive_int
 from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
+from follmer.drifts.score_guided import ScoreGuided
 from follmer.drifts.time_mlp import TimeMLP
 from follmer.errors import InputError, closest, unknown_option
-from follmer.paths import Drift
+from follmer.paths import Control, Drift
 
 # Drifts that can be named: each is built by Class(dim, key=key, **drift_options).
 DRIFTS: dict[str, Callable[..., Drift]] = {
     "time_mlp": TimeMLP,
+    "score_guided": ScoreGuided,
     "mlp": MLP,
     "batch_norm_mlp": BatchNormMLP,
     "resnet": ResNet,
@@ -48,7 +50,8 @@ def checked_drift(drift: Any, options: Any, dim: int, dtype: Any) -> dict[str, i
         )
     elif options:
         raise InputError("drift_options only go with a drift given by name.")
-    _check_output(build_drift(drift, options, dim, dtype, jax.random.key(0)), dim, dtype)
+    else:
+        _check_output(build_drift(drift, options, dim, dtype, jax.random.key(0)), dim, dtype)
     return dict(options)
 
 
@@ -58,7 +61,7 @@ def _checked_options(name: str, options: Mapping[str, Any]) -> dict[str, int]:
             f"drift={name!r} is not a drift.",
             hint=f"{closest(name, DRIFTS)}; or any function (t, x) -> u",
         )
-    known = set(inspect.signature(DRIFTS[name]).parameters) - {"dim", "key"}
+    known = set(inspect.signature(DRIFTS[name]).parameters) - {"dim", "key", "context"}
     for option in options:
         if option not in known:
             raise unknown_option(option, known)
@@ -75,6 +78,7 @@ def _check_output(drift: Drift, dim: int, dtype: Any) -> None:
             cause="it takes other arguments, or a class was passed instead of an instance",
             hint="a function (t, x) -> u, or a module with that __call__",
         ) from error
+    u = u.u if isinstance(u, Control) else u
     shape = getattr(u, "shape", type(u).__name__)
     if shape != (dim,):
         raise InputError(

@@ -1,8 +1,11 @@
 """The fully connected stack of the paper's Listings 1 and 3: Linear, [BatchNorm], Softplus."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths import PATHS_AXIS
@@ -10,8 +13,25 @@ from follmer.paths import PATHS_AXIS
 
 def zero_linear(in_size: int, out_size: int, key: PRNGKeyArray) -> eqx.nn.Linear:
     """A linear layer that starts at zero, so that the process starts as the reference."""
-    layer = eqx.nn.Linear(in_size, out_size, key=key)
-    return jax.tree.map(jnp.zeros_like, layer)
+    shell = eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=key)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shell)
+
+
+def linears(sizes: Sequence[tuple[int, int]], key: PRNGKeyArray) -> list[eqx.nn.Linear]:
+    """Linear layers of (in, out) sizes, Equinox's initialisation from one draw.
+
+    Random draws are slow to compile, so one serves all layers.
+    """
+    counts = [(in_size + 1) * out_size for in_size, out_size in sizes]
+    draws = jax.random.uniform(key, (sum(counts),), minval=-1.0, maxval=1.0)
+    layers, start = [], 0
+    for (in_size, out_size), count in zip(sizes, counts, strict=True):
+        table = draws[start : start + count].reshape(out_size, in_size + 1) / np.sqrt(in_size)
+        shell = eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=key)
+        values = (table[:, 1:], table[:, 0])
+        layers.append(eqx.tree_at(lambda one: (one.weight, one.bias), shell, values))
+        start += count
+    return layers
 
 
 class BatchNorm(eqx.Module):

@@ -1,9 +1,10 @@
 """The controlled diffusion: time grids, steps, one scan that returns end point and exact weight."""
 
-from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, simulate
+from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, bridge, simulate
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
 from follmer.paths.steps import (
     STEPS,
+    Control,
     Drift,
     GaussianGuess,
     Move,
@@ -17,6 +18,7 @@ __all__ = [
     "GRIDS",
     "PATHS_AXIS",
     "STEPS",
+    "Control",
     "Diffusion",
     "Drift",
     "GaussianGuess",
@@ -25,6 +27,7 @@ __all__ = [
     "Path",
     "Step",
     "as_grid",
+    "bridge",
     "euler_maruyama",
     "geometric",
     "grid_times",

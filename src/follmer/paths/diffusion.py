@@ -84,3 +84,27 @@ def simulate(drift: Drift, diffusion: Diffusion, noise: Float[Array, "steps dim"
     steps = (diffusion.starts, diffusion.lengths, noise)
     end, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
     return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)
+
+
+def bridge(
+    drift: Drift,
+    diffusion: Diffusion,
+    end: Float[Array, " dim"],
+    noise: Float[Array, "steps dim"],
+) -> Path:
+    """A path of the reference given that it ends in `end`, scored as if the drift had made it."""
+
+    def body(x: Float[Array, " dim"], inputs: tuple[Any, ...]) -> tuple[Array, tuple[Array, ...]]:
+        t, dt, epsilon = inputs
+        remaining = 1.0 - t
+        spread = jnp.sqrt(jnp.maximum(remaining - dt, 0.0) / remaining)
+        pull = (end - x) / remaining * jnp.sqrt(dt / diffusion.gamma)
+        increment = pull + spread * epsilon
+        move = diffusion.step(drift, diffusion.gamma, t, dt, x)
+        after = x + jnp.sqrt(diffusion.gamma * dt) * increment
+        return after, (step_log_ratio(move, increment), step_kl(move), x, increment)
+
+    start = jnp.zeros(diffusion.dim, diffusion.dtype)
+    steps = (diffusion.starts, diffusion.lengths, noise)
+    _, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
+    return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)

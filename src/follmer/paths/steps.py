@@ -11,7 +11,20 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Drift = Callable[[Float[Array, ""], Float[Array, " dim"]], Float[Array, " dim"]]
+
+class Control(NamedTuple):
+    """What a drift may say besides u: how wide it sees the target, how noisy the step shall be.
+
+    `log_width` is added to the log scale of the Gaussian guess, as seen from (t, x); `log_noise` to
+    the log scale of the step. Both are learned with u and are part of the exact weight.
+    """
+
+    u: Float[Array, " dim"]
+    log_width: Float[Array, " dim"]
+    log_noise: Float[Array, " dim"]
+
+
+Drift = Callable[[Float[Array, ""], Float[Array, " dim"]], Float[Array, " dim"] | Control]
 
 
 class Move(NamedTuple):
@@ -32,12 +45,15 @@ def euler_maruyama(
     dt: Float[Array, ""],
     x: Float[Array, " dim"],
 ) -> Move:
-    """x + u(t, x) Δt + √(γΔt) ε."""
-    return Move(shift=drift(t, x) * jnp.sqrt(dt / gamma))
+    """x + u(t, x) Δt + √(γΔt) ε, or with learned noise in place of ε."""
+    control = drift(t, x)
+    if not isinstance(control, Control):
+        return Move(shift=control * jnp.sqrt(dt / gamma))
+    return Move(control.u * jnp.sqrt(dt / gamma), jnp.exp(control.log_noise))
 
 
 class GaussianGuess(eqx.Module):
-    """A drift on top of the Föllmer drift of a trained guess N(mean, γ scale²) of the target."""
+    """A drift beside a trained guess N(mean, γ scale²) of the target."""
 
     drift: Drift
     mean: Float[Array, " dim"]
@@ -48,14 +64,21 @@ class GaussianGuess(eqx.Module):
         self.mean = jnp.zeros(dim, dtype)
         self.log_scale = jnp.zeros(dim, dtype)
 
-    def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        narrowing = jnp.exp(-2.0 * self.log_scale)
-        pull = (narrowing * self.mean - (narrowing - 1.0) * x) / self.spread(t)
-        return pull + self.drift(t, x)
+    def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Control:
+        """The Föllmer drift of the guess as wide as it looks from (t, x), and the drift on top."""
+        control = self.drift(t, x)
+        if not isinstance(control, Control):
+            zero = jnp.zeros_like(x)
+            control = Control(control, zero, zero)
+        log_width = self.log_scale + control.log_width
+        narrowing = jnp.exp(-2.0 * log_width)
+        pull = (narrowing * self.mean - (narrowing - 1.0) * x) / _spread(t, narrowing)
+        return Control(pull + control.u, log_width, control.log_noise)
 
-    def spread(self, t: Float[Array, ""]) -> Float[Array, " dim"]:
-        """t + (1−t) γ/s², which is 1 throughout where the guess is the reference."""
-        return t + (1.0 - t) * jnp.exp(-2.0 * self.log_scale)
+
+def _spread(t: Float[Array, ""], narrowing: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """t + (1−t) γ/s², which is 1 throughout where the guess is the reference."""
+    return t + (1.0 - t) * narrowing
 
 
 def h_transform(
@@ -65,13 +88,17 @@ def h_transform(
     dt: Float[Array, ""],
     x: Float[Array, " dim"],
 ) -> Move:
-    """The Gaussian guess's own transition: Euler–Maruyama with the right variance.
+    """The Gaussian guess's own transition, with the drift on top.
 
-    Exact for a target equal to the guess at any number of steps; where the guess is N(0, γI), as at
-    the start, it is Euler–Maruyama.
+    It is Euler–Maruyama with the guess's Föllmer drift and the right variance: exact for a target
+    equal to the guess at any number of steps. Where the guess is N(0, γI), as at the start, it is
+    plain Euler–Maruyama. A drift that answers with a `Control` makes the guess's width depend on
+    the state, which targets whose scale varies need.
     """
-    scale = jnp.sqrt(guess.spread(t + dt) / guess.spread(t))
-    return euler_maruyama(guess, gamma, t, dt, x)._replace(scale=scale)
+    u, log_width, log_noise = guess(t, x)
+    narrowing = jnp.exp(-2.0 * log_width)
+    scale = jnp.sqrt(_spread(t + dt, narrowing) / _spread(t, narrowing)) * jnp.exp(log_noise)
+    return Move(u * jnp.sqrt(dt / gamma), scale)
 
 
 STEPS: dict[str, Step] = {"euler_maruyama": euler_maruyama, "h_transform": h_transform}

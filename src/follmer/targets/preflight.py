@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.checks import positive_float, positive_int
 from follmer.errors import NonFiniteError
+from follmer.targets.space import named_leaves
 
 if TYPE_CHECKING:
     from follmer.targets.target import Target
@@ -73,10 +74,8 @@ def _offending_leaf(
 
 
 def _show(target: "Target", x: Float[Array, " dim"]) -> str:
-    theta = target.constrain(x)
-    values = jax.tree.leaves(theta)
-    shown = {
-        leaf.name: np.array2string(np.asarray(jnp.ravel(value)), precision=4, threshold=6)
-        for leaf, value in zip(target.space.leaves, values, strict=True)
-    }
-    return ", ".join(f"{name}={value}" for name, value in list(shown.items())[:4])
+    shown = [
+        f"{name}={np.array2string(np.asarray(jnp.ravel(value)), precision=4, threshold=6)}"
+        for name, value in named_leaves(target.constrain(x))
+    ]
+    return ", ".join(shown[:4])

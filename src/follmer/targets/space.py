@@ -1,5 +1,6 @@
 """The unconstrained, flat coordinates of a pytree of (constrained) parameters."""
 
+import copy
 from typing import Any, NamedTuple
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.errors import InputError, closest
+from follmer.targets.affine import Affine
 
 
 class Leaf(NamedTuple):
@@ -25,6 +27,7 @@ class Space:
     """Maps flat vectors x in R^dim to parameter trees and back, Jacobian included."""
 
     def __init__(self, like: PyTree, constraints: PyTree = None):
+        self.affine: Affine | None = None
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
         self._treedef: Any = treedef
         if not paths:
@@ -47,6 +50,18 @@ class Space:
         if self.dim == 0:
             raise InputError("`like` holds arrays without elements, so there is nothing to sample.")
 
+    def whitened(self, affine: Affine) -> "Space":
+        """The same parameters in coordinates z, x = affine(z)."""
+        if self.affine is not None:
+            raise InputError(
+                "the target is whitened already.",
+                cause="the target of a fitted posterior, or of `whitened`, was passed on",
+                hint="the target itself, or precondition='identity'",
+            )
+        space = copy.copy(self)
+        space.affine = affine
+        return space
+
     def constrain(self, x: Float[Array, " dim"]) -> PyTree:
         """The parameter tree at flat coordinates x."""
         return self.constrain_with_log_det(x)[0]
@@ -54,6 +69,8 @@ class Space:
     def constrain_with_log_det(self, x: Float[Array, " dim"]) -> tuple[PyTree, Float[Array, ""]]:
         """The parameter tree at x and ln |det| of the map's Jacobian."""
         values, log_det = [], jnp.zeros((), self.dtype)
+        if self.affine is not None:
+            x, log_det = self.affine(x), self.affine.log_det
         for leaf in self.leaves:
             free = x[leaf.start : leaf.stop].reshape(leaf.free_shape)
             if leaf.transform is None:
@@ -79,7 +96,8 @@ class Space:
                     f"leaf {leaf.name} has shape {value.shape}; `like` says {leaf.shape}."
                 )
             flat.append(jnp.ravel(value if leaf.transform is None else leaf.transform.inv(value)))
-        return jnp.concatenate(flat).astype(self.dtype)
+        x = jnp.concatenate(flat).astype(self.dtype)
+        return x if self.affine is None else self.affine.inverse(x)
 
     def leaf_of(self, coordinate: int) -> Leaf:
         """The leaf that a flat coordinate belongs to."""
@@ -93,6 +111,11 @@ class Space:
 def leaf_name(path: tuple[Any, ...]) -> str:
     """`a.b.0` for the leaf at ["a"]["b"][0]; `theta` for a tree that is one bare array."""
     return jax.tree_util.keystr(path, simple=True, separator=".") or "theta"
+
+
+def named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
+    """Every leaf of a tree with its name, in the order of `jax.tree.leaves`."""
+    return [(leaf_name(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]]
 
 
 def _common_dtype(names: list[str], values: list[Any]) -> jnp.dtype:

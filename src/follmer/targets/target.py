@@ -1,5 +1,6 @@
 """What is sampled: any log density over a pytree of parameters."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.checks import as_key
 from follmer.errors import InputError, options_checked
+from follmer.targets.affine import Affine
 from follmer.targets.data import as_data
 from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.space import Space
@@ -32,6 +34,8 @@ class Target:
     - `constraints`: NumPyro constraints in a tree like `like` (leaves left out of a dict are
       unconstrained), or one for all. The densities are written in the constrained values; the
       change of variables is added here.
+    - `outputs`: what draws are reported as: a function of the parameter tree, for derived
+      quantities or other names. The parameters themselves where left out.
     """
 
     @options_checked
@@ -44,8 +48,9 @@ class Target:
         log_prior: LogDensity | None = None,
         log_likelihood: LogLikelihood | None = None,
         data: PyTree = None,
+        outputs: Callable[[PyTree], PyTree] | None = None,
     ):
-        _check_form(log_density, log_prior, log_likelihood, data)
+        _check_form(log_density, log_prior, log_likelihood, data, outputs)
         if like is None:
             raise InputError(
                 "`like` is missing.", hint="like=jnp.zeros(2), or a dict of arrays of your shapes"
@@ -61,6 +66,7 @@ class Target:
             self._log_prior = log_prior
             self._log_likelihood = log_likelihood
             self.data, self.num_data = as_data(data)
+        self._outputs = outputs
         self._check_shapes("log_density" if log_density is not None else "log_prior")
 
     @property
@@ -72,23 +78,37 @@ class Target:
     def dtype(self) -> jnp.dtype:
         return self.space.dtype
 
+    def whitened(self, affine: Affine | None) -> "Target":
+        """The same target in flat coordinates z, x = affine(z); None changes nothing."""
+        if affine is None:
+            return self
+        target = copy.copy(self)
+        target.space = self.space.whitened(affine)
+        return target
+
     def log_density(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
         """ln p at unconstrained coordinates x, Jacobian included.
 
         With a `batch` of B rows the likelihood is its unbiased estimate (N/B) Σ_batch ln p(x_i|θ);
         without one, all the data are used.
         """
-        theta, log_det = self.space.constrain_with_log_det(x)
-        value = jnp.asarray(self._log_prior(theta), self.dtype) + log_det
+        value = self.log_prior_density(x)
         if self._log_likelihood is not None and self.num_data is not None:
+            theta = self.space.constrain(x)
             batch = self.data if batch is None else batch
             terms = jnp.asarray(self._log_likelihood(theta, batch), self.dtype)
             value += (self.num_data / terms.shape[0]) * jnp.sum(terms)
         return value
 
+    def log_prior_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """The prior's part of `log_density`: all of it where the target has no data."""
+        theta, log_det = self.space.constrain_with_log_det(x)
+        return jnp.asarray(self._log_prior(theta), self.dtype) + log_det
+
     def constrain(self, x: Float[Array, " dim"]) -> PyTree:
-        """The parameter tree at unconstrained coordinates x."""
-        return self.space.constrain(x)
+        """What is reported at unconstrained coordinates x: the parameter tree, or its `outputs`."""
+        theta = self.space.constrain(x)
+        return theta if self._outputs is None else self._outputs(theta)
 
     def unconstrain(self, theta: PyTree) -> Float[Array, " dim"]:
         """The unconstrained coordinates of a parameter tree."""
@@ -103,7 +123,7 @@ class Target:
         return preflight(self, as_key(key), num_draws, scale)
 
     def _check_shapes(self, name: str) -> None:
-        theta = jax.eval_shape(self.constrain, jax.ShapeDtypeStruct((self.dim,), self.dtype))
+        theta = jax.eval_shape(self.space.constrain, jax.ShapeDtypeStruct((self.dim,), self.dtype))
         shape = _result_shape(name, self._log_prior, theta)
         if shape != ():
             raise InputError(
@@ -111,6 +131,8 @@ class Target:
                 cause="the sum over elements is missing",
                 hint=f"return jnp.sum(...) at the end of {name}",
             )
+        if self._outputs is not None:
+            _check_outputs(self._outputs, theta)
         if self._log_likelihood is None:
             return
         shape = _result_shape("log_likelihood", self._log_likelihood, theta, self.data)
@@ -125,7 +147,9 @@ class Target:
             )
 
 
-def _check_form(log_density: Any, log_prior: Any, log_likelihood: Any, data: Any) -> None:
+def _check_form(
+    log_density: Any, log_prior: Any, log_likelihood: Any, data: Any, outputs: Any
+) -> None:
     parts = {"log_prior": log_prior, "log_likelihood": log_likelihood, "data": data}
     given = [name for name, value in parts.items() if value is not None]
     if log_density is not None and given:
@@ -142,19 +166,32 @@ def _check_form(log_density: Any, log_prior: Any, log_likelihood: Any, data: Any
             hint="Target(log_density, like=…) or "
             "Target(log_prior=…, log_likelihood=…, data=…, like=…)",
         )
-    functions = {"log_density": log_density, **parts}
+    functions = {"log_density": log_density, **parts, "outputs": outputs}
     del functions["data"]
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise InputError(f"{name} is {type(function).__name__}, not a function.")
 
 
-def _result_shape(name: str, function: Callable[..., Any], *args: PyTree) -> tuple[int, ...]:
+def _check_outputs(outputs: Callable[[PyTree], PyTree], theta: PyTree) -> None:
+    if not jax.tree.leaves(_result("outputs", outputs, theta)):
+        raise InputError(
+            "outputs returns no arrays, so draws would be reported as nothing.",
+            cause="its return statement is missing",
+            hint="return an array or a (nested) dict of arrays",
+        )
+
+
+def _result(name: str, function: Callable[..., Any], *args: PyTree) -> PyTree:
     try:
-        result = jax.eval_shape(function, *args)
+        return jax.eval_shape(function, *args)
     except Exception as error:
         error.add_note(f"raised by your {name}, called with leaves of the shapes of `like`")
         raise
+
+
+def _result_shape(name: str, function: Callable[..., Any], *args: PyTree) -> tuple[int, ...]:
+    result = _result(name, function, *args)
     if not hasattr(result, "shape"):
         raise InputError(f"{name} returns {type(result).__name__}, not an array.")
     if not jnp.issubdtype(result.dtype, jnp.floating):

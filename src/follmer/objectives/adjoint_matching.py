@@ -1,0 +1,83 @@
+"""Adjoint matching: regression on the target's gradient, without differentiating the path."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from follmer.objectives.problem import Problem
+from follmer.objectives.replay import AbstractReplay, bridge_points
+from follmer.paths import Drift
+
+
+class Gradients(NamedTuple):
+    """End points, and γ∇ ln f there."""
+
+    ends: Float[Array, "memory dim"]
+    pulls: Float[Array, "memory dim"]
+
+
+@dataclasses.dataclass(frozen=True)
+class AdjointMatching(AbstractReplay):
+    """Regress u(t, x_t) on γ∇ ln f(x_1), x_t on the Brownian bridge from 0 to x_1.
+
+    For this process the lean adjoint is constant in time, so one gradient of the target serves all
+    times, and a memory of them many steps. The fixed point is u* = γ E[∇ ln f(Θ_1) | Θ_t]. With
+    mini-batches the gradients, and so the regression, are unbiased.
+
+    **Arguments:**
+
+    - `capacity`: end points remembered; the oldest are overwritten.
+    - `num_points`: points on bridges per training step.
+    - `refresh_every`: training steps between two roll-outs of `num_paths` paths.
+    - `largest`: pulls are shortened to this many reference standard deviations per coordinate.
+    """
+
+    capacity: int = 4096
+    num_points: int = 1024
+    refresh_every: int = 4
+    largest: float = 30.0
+
+    def init(self, problem: Problem, key: PRNGKeyArray) -> Gradients:
+        diffusion = problem.diffusion
+        noise = jax.random.normal(key, (self.capacity, diffusion.dim), diffusion.dtype)
+        # Before training the paths end in the reference.
+        return self._gradients(jnp.sqrt(diffusion.gamma) * noise, problem)
+
+    def refresh(
+        self, memory: Gradients, drift: Drift, problem: Problem, key: PRNGKeyArray
+    ) -> Gradients:
+        path_key, place_key = jax.random.split(key)
+        new = self._gradients(problem.simulate(drift, path_key).end, problem)
+        places = jax.random.permutation(place_key, self.capacity)[: problem.num_paths]
+        return jax.tree.map(lambda old, rows: old.at[places].set(rows), memory, new)
+
+    def loss(
+        self, drift: Drift, problem: Problem, memory: Gradients, key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
+        diffusion = problem.diffusion
+        pick_key, bridge_key = jax.random.split(key)
+        rows = jax.random.randint(pick_key, (self.num_points,), 0, self.capacity)
+        steps, x = bridge_points(diffusion, memory.ends[rows], bridge_key)
+
+        def one(t: Array, dt: Array, x: Array, pull: Array) -> Float[Array, ""]:
+            move = diffusion.step(drift, diffusion.gamma, t, dt, x)
+            return 0.5 * jnp.sum((move.shift - pull * jnp.sqrt(dt / diffusion.gamma)) ** 2)
+
+        terms = jax.vmap(one)(
+            diffusion.starts[steps], diffusion.lengths[steps], x, memory.pulls[rows]
+        )
+        loss = diffusion.num_steps * jnp.mean(terms)
+        log_terminal = problem.log_terminal(memory.ends[: problem.num_paths])
+        return loss, log_terminal - loss
+
+    def _gradients(self, ends: Float[Array, "paths dim"], problem: Problem) -> Gradients:
+        diffusion = problem.diffusion
+        pulls = diffusion.gamma * jax.vmap(
+            jax.grad(lambda x: problem.log_density(x) - diffusion.log_reference(x))
+        )(ends)
+        largest = self.largest * jnp.sqrt(diffusion.gamma)
+        pulls = jnp.where(jnp.isfinite(pulls), jnp.clip(pulls, -largest, largest), 0.0)
+        return Gradients(ends, pulls)

@@ -1,0 +1,59 @@
+"""The affine change of variables x = mean + scale ∘ (I + B (diag(stretch) − I) Bᵀ) z."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class Affine(eqx.Module):
+    """A mean and a square root of a covariance: a diagonal, times stretches along a few axes.
+
+    `basis` has orthonormal columns: none makes the map diagonal, a few make it low-rank plus
+    diagonal, and `dim` of them reach every covariance.
+    """
+
+    mean: Float[Array, " dim"]
+    scale: Float[Array, " dim"]
+    basis: Float[Array, "dim rank"]
+    stretch: Float[Array, " rank"]
+
+    def __call__(self, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """x of z."""
+        return self.mean + self.scale * self._stretched(z, self.stretch)
+
+    def inverse(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """z of x."""
+        return self._stretched((x - self.mean) / self.scale, 1.0 / self.stretch)
+
+    @property
+    def log_det(self) -> Float[Array, ""]:
+        return jnp.sum(jnp.log(self.scale)) + jnp.sum(jnp.log(self.stretch))
+
+    def _stretched(self, z: Float[Array, " dim"], stretch: Array) -> Float[Array, " dim"]:
+        if self.basis.shape[1] == 0:
+            return z
+        return z + self.basis @ ((stretch - 1.0) * (self.basis.T @ z))
+
+
+def diagonal(mean: Any, scale: Any, dtype: Any) -> Affine:
+    """x = mean + scale ∘ z."""
+    mean, scale = np.asarray(mean), np.asarray(scale)
+    return Affine(
+        jnp.asarray(mean, dtype),
+        jnp.asarray(scale, dtype),
+        jnp.zeros((len(mean), 0), dtype),
+        jnp.zeros(0, dtype),
+    )
+
+
+def from_covariance(mean: Any, covariance: Any, dtype: Any) -> Affine:
+    """The map that sends N(0, I) to N(mean, covariance)."""
+    covariance = np.asarray(covariance, float)
+    scale = np.sqrt(np.diag(covariance))
+    values, basis = np.linalg.eigh(covariance / np.outer(scale, scale))
+    # Rounding may leave eigenvalues of a singular correlation at or below zero.
+    stretch = np.sqrt(np.maximum(values, values[-1] * len(values) * np.finfo(float).eps))
+    return Affine(*(jnp.asarray(part, dtype) for part in (mean, scale, basis, stretch)))

@@ -1,0 +1,155 @@
+"""Where training starts: coordinates in which the target is near N(0, I), and rough draws of it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from follmer.targets import Target
+from follmer.targets.affine import Affine, diagonal, from_covariance
+from follmer.warmup import hmc
+from follmer.warmup.laplace import diagonal_widths, laplace
+from follmer.warmup.modes import Ends, climb, separated, spread_climbs
+from follmer.warmup.tempering import temper
+
+# Arithmetic that a warm-up may spend on gradients of the target: some seconds.
+_BUDGET = 1e11
+# Below this many operations per gradient the drift may look at the score in every step.
+_CHEAP_GRADIENT = 3e5
+# Dense covariances are made up to here.
+_MAX_DENSE = 2000
+# Rough draws are made up to here; beyond, particles are too few to say anything of modes.
+_MAX_EXPLORED = 200
+# The narrowest start of an exploration, per coordinate.
+_UNIT = 5.0
+_NUM_STARTS = 32
+_NUM_PARTICLES = 4096
+
+
+class Start(NamedTuple):
+    """What a warm-up found, which settings suit it, and why, in words."""
+
+    affine: Affine | None
+    settings: Mapping[str, Any]
+    words: str
+    draws: Float[Array, "draws dim"] | None = None  # in the whitened coordinates
+    gradient_evaluations: int = 0
+
+
+def automatic(target: Target, key: PRNGKeyArray) -> Start:
+    """Laplace where one mode is found, exploration where there are several."""
+    if target.dim > _MAX_DENSE:
+        return by_prior(target)
+    cost = gradient_cost(target)
+    num_starts = int(np.clip(_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
+    climb_key, explore_key = jax.random.split(key)
+    if num_starts > 1 and target.dim <= _MAX_EXPLORED:
+        ends = spread_climbs(target.log_density, target.dim, target.dtype, num_starts, climb_key)
+        modes = separated(target.log_density, ends)
+        if modes.sum() > 1:
+            return explored(target, explore_key, ends, modes)
+    else:
+        ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
+    if len(ends.x) == 0:
+        return identity(target)._replace(words="no mode was found: own coordinates are used")
+    return by_laplace(target, ends, cost)
+
+
+def identity(target: Target) -> Start:
+    """The target's own coordinates."""
+    return Start(None, {}, "")
+
+
+def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
+    """Whitened at the best mode; the network is left with what is not Gaussian."""
+    affine = laplace(target.log_density, ends.x[0], target.dtype)
+    settings: dict[str, Any] = {
+        "num_steps": 16,
+        "grid": "uniform",
+        "num_iterations": 1000,
+        "learning_rate": _learning_rate(target.dim),
+    }
+    words = f"one mode from {len(ends.x)} starts: whitened by its curvature"
+    if cost <= _CHEAP_GRADIENT:
+        settings["drift"] = "score_guided"
+        words += ", steered by the score"
+    gradients = ends.gradient_evaluations + 16 * target.dim
+    return Start(affine, settings, words, None, gradients)
+
+
+def by_prior(target: Target) -> Start:
+    """Scaled by the prior, or by the curvature at 0 where the target has no prior of its own."""
+    density = target.log_prior_density if target.num_data is not None else target.log_density
+    zero = jnp.zeros(target.dim, target.dtype)
+    affine = diagonal(zero, diagonal_widths(density, zero), target.dtype)
+    settings = {
+        "num_steps": 16,
+        "grid": "uniform",
+        "num_paths": 16,
+        "learning_rate": _learning_rate(target.dim),
+    }
+    words = f"{target.dim} dimensions: scaled coordinate by coordinate by the prior"
+    return Start(affine, settings, words, None, 10 * target.dim)
+
+
+def _learning_rate(dim: int) -> float:
+    """The noise of training adds up over coordinates: smaller steps in many dimensions."""
+    return 1e-2 * min(1.0, np.sqrt(50.0 / dim))
+
+
+def explored(target: Target, key: PRNGKeyArray, ends: Ends, modes: np.ndarray) -> Start:
+    """Tempered SMC from a normal that is wide enough for all modes found."""
+    mean, scale = _wide(target, np.asarray(ends.x)[modes])
+    num_particles = int(np.clip(_BUDGET / (4000.0 * gradient_cost(target)), 512, _NUM_PARTICLES))
+    result = jax.jit(lambda key: temper(target.log_density, mean, scale, num_particles, key))(key)
+    affine = _covering(np.asarray(result.particles, float), target.dtype)
+    whitened = jax.vmap(affine.inverse)(result.particles)
+    moves = 4 * int(result.temperatures) + 100
+    gradients = ends.gradient_evaluations + moves * hmc.NUM_LEAPFROG * num_particles
+    words = (
+        f"{modes.sum()} modes or more: explored by tempered SMC "
+        f"({num_particles} particles, {int(result.temperatures)} temperatures)"
+    )
+    settings = {"learning_rate": 5e-3}
+    return Start(affine, settings, words, whitened, gradients)
+
+
+def explored_from(target: Target, key: PRNGKeyArray) -> Start:
+    """Exploration whatever the number of modes."""
+    climb_key, explore_key = jax.random.split(key)
+    ends = spread_climbs(target.log_density, target.dim, target.dtype, _NUM_STARTS, climb_key)
+    return explored(target, explore_key, ends, separated(target.log_density, ends))
+
+
+def gradient_cost(target: Target) -> float:
+    """Arithmetic operations in one gradient of the density."""
+    like = jax.ShapeDtypeStruct((target.dim,), target.dtype)
+    analysis = jax.jit(jax.grad(target.log_density)).lower(like).compile().cost_analysis()
+    # Loops are counted once, so a floor by the sizes that must be read.
+    sizes = target.dim * (target.num_data or 1)
+    return max(float((analysis or {}).get("flops", 0.0)), float(sizes))
+
+
+def _covering(draws: np.ndarray, dtype: Any) -> Affine:
+    """Whitening by the draws' moments, wider where tails are heavier than a normal's."""
+    mean, covariance = draws.mean(axis=0), np.atleast_2d(np.cov(draws.T))
+    farthest = np.abs(draws - mean).max(axis=0) / np.sqrt(np.diag(covariance))
+    # The largest of n standard normals is about √(2 ln n).
+    excess = np.maximum(farthest / np.sqrt(2.0 * np.log(len(draws))), 1.0)
+    return from_covariance(mean, covariance * np.outer(excess, excess), dtype)
+
+
+def _wide(target: Target, modes: np.ndarray) -> tuple[Array, Array]:
+    """Mean and scale of a normal that covers the modes and their surroundings."""
+    widths = np.stack(
+        [diagonal_widths(target.log_density, jnp.asarray(mode)) for mode in modes[:8]]
+    )
+    scale = np.maximum(1.5 * modes.std(axis=0), 3.0 * np.median(widths, axis=0))
+    # Unconstrained coordinates are made to be of order one: no narrower start is safe.
+    return (
+        jnp.asarray(modes.mean(axis=0), target.dtype),
+        jnp.asarray(np.maximum(scale, _UNIT), target.dtype),
+    )
