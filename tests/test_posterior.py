@@ -13,6 +13,7 @@ from follmer.diagnostics import Diagnostics, SecondOpinion, diagnose, pareto_smo
 from follmer.drifts import GaussianDrift
 from follmer.errors import FollmerError
 from follmer.posterior import Flow
+from follmer.targets.affine import from_covariance
 
 MEAN, SD, LOG_EVIDENCE = np.array([0.8, -0.5]), np.array([0.7, 0.9]), 0.3
 NUM_DRAWS = 4096
@@ -524,3 +525,25 @@ def test_an_unknown_sampler_is_named(reference, tmp_path):
     storage.write(tmp_path / "run", "posterior", header, {})
     with pytest.raises(FileError, match="sampler 'oracle' unknown"):
         follmer.load(tmp_path / "run", reference.target)
+
+
+def test_a_whitened_posterior_survives_saving(tmp_path, key):
+    affine = from_covariance(MEAN, np.diag(SD**2), jnp.float32)
+    posterior = follmer.fit(
+        gaussian(),
+        key=key,
+        precondition=affine,
+        num_iterations=2,
+        num_steps=2,
+        drift_options={"width": 4, "depth": 1},
+    )
+    assert posterior.second_opinion is not None
+    posterior.save(tmp_path / "p.follmer")
+    loaded = follmer.load(tmp_path / "p.follmer", gaussian())
+    assert_same(loaded.sample(16, key=key), posterior.sample(16, key=key))
+    assert loaded.second_opinion == posterior.second_opinion
+    assert loaded.notes == posterior.notes
+    # The target is this Gaussian, so whitening leaves nothing to learn.
+    found = loaded.diagnostics(key=key)
+    assert found.ess_fraction > 0.99
+    assert abs(found.eubo - LOG_EVIDENCE) < 0.05

@@ -17,8 +17,9 @@ from follmer.warmup.tempering import temper
 
 # Arithmetic that a warm-up may spend on gradients of the target: some seconds.
 _BUDGET = 1e11
-# Below this many operations per gradient the drift may look at the score in every step.
-_CHEAP_GRADIENT = 3e5
+# Operations per gradient: up to the first, paths and steps are not spared; up to the second, the
+# drift may look at the score in every step.
+_CHEAP_GRADIENT, _DEAR_GRADIENT = 3e5, 5e7
 # Dense covariances are made up to here.
 _MAX_DENSE = 2000
 # Rough draws are made up to here; beyond, particles are too few to say anything of modes.
@@ -73,9 +74,11 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
         "learning_rate": _learning_rate(target.dim),
     }
     words = f"one mode from {len(ends.x)} starts: whitened by its curvature"
-    if cost <= _CHEAP_GRADIENT:
+    if cost <= _DEAR_GRADIENT:
         settings["drift"] = "score_guided"
         words += ", steered by the score"
+    if cost > _CHEAP_GRADIENT:
+        settings |= {"num_steps": 8, "num_paths": 16, "num_iterations": 400}
     gradients = ends.gradient_evaluations + 16 * target.dim
     return Start(affine, settings, words, None, gradients)
 
