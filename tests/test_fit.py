@@ -13,7 +13,17 @@ import numpy as np
 import optax
 import pytest
 
-from follmer import NSFS, FileError, InputError, NonFiniteError, Posterior, Report, Target, fit
+from follmer import (
+    NSFS,
+    PAPER,
+    FileError,
+    InputError,
+    NonFiniteError,
+    Posterior,
+    Report,
+    Target,
+    fit,
+)
 from follmer.objectives import det
 
 KEY = jax.random.key(0)
@@ -619,3 +629,13 @@ def test_progress_bar_is_shown_and_hidden(target, capfd):
     shown = capfd.readouterr().err
     assert "23/23" in shown
     assert "ELBO" in shown
+
+
+def test_the_papers_setting_is_kept(target):
+    posterior = fit(target, key=KEY, **{**PAPER, "num_iterations": 2}, audit=False, progress=False)
+    assert posterior.sampler.describe() | {"learning_rate": None, "num_iterations": None} == {
+        **NSFS(target).describe(),
+        **{name: value for name, value in PAPER.items() if name != "precondition"},
+        "learning_rate": None,
+        "num_iterations": None,
+    }

@@ -1,20 +1,22 @@
 """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
-from follmer import baselines, drifts, objectives, paths
+from follmer import baselines, diagnostics, drifts, objectives, paths
 from follmer.baselines import mc_sfs
 from follmer.diagnostics import Diagnostics
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
-from follmer.fit import Report, fit
+from follmer.fit import PAPER, Report, fit
 from follmer.integrations import from_numpyro
 from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
-from follmer.targets import Target
+from follmer.targets import Affine, Target
 
 __version__ = "0.1.0"
 
 __all__ = [
     "NSFS",
+    "PAPER",
+    "Affine",
     "Diagnostics",
     "Draws",
     "FileError",
@@ -27,6 +29,7 @@ __all__ = [
     "State",
     "Target",
     "baselines",
+    "diagnostics",
     "drifts",
     "fit",
     "from_numpyro",

@@ -8,6 +8,20 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from follmer.calibration import Calibration, sbc
+
+__all__ = [
+    "Calibration",
+    "Diagnostics",
+    "SecondOpinion",
+    "Verdict",
+    "diagnose",
+    "ess_fraction",
+    "pareto_smooth",
+    "sbc",
+    "verdict",
+]
+
 # Below this many draws no tail can be fitted.
 _MIN_DRAWS = 25
 # Nats between ln Z and its upper bound: this close is agreement, this far is missing mass.
