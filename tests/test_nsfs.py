@@ -597,3 +597,12 @@ def test_off_policy_paths_go_with_every_step_rule(target, key):
         after, info = jax.jit(algorithm.step)(algorithm.init(key), key)
         assert not info.skipped
         assert distance(after.parameters, algorithm.init(key).parameters) > 1e-3
+
+
+def test_gradients_of_the_target_are_counted(target):
+    plain = NSFS(target, num_paths=8, num_steps=4)
+    assert plain.gradient_evaluations(10) == 80
+    guided = NSFS(target, num_paths=8, num_steps=4, drift="score_guided")
+    assert guided.gradient_evaluations(10) == 80 * 5
+    matching = NSFS(target, num_paths=8, objective="adjoint_matching")
+    assert matching.gradient_evaluations(10) == 8 * 2

@@ -350,8 +350,8 @@ def _report(run: Run) -> Report:
 def _posterior(algorithm: NSFS, trained: _Trained, start: Start) -> Posterior:
     flow = Flow(algorithm, trained.run.best)
     words = (start.words,) if start.words else ()
-    trained_on = len(trained.run.history["loss"]) * algorithm.num_paths
-    gradients = start.gradient_evaluations + trained_on
+    iterations = len(trained.run.history["loss"])
+    gradients = start.gradient_evaluations + algorithm.gradient_evaluations(iterations)
     return Posterior(
         algorithm.target,
         flow,

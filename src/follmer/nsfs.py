@@ -236,6 +236,15 @@ class NSFS:
 
         return jax.vmap(one)(ends, keys)
 
+    def gradient_evaluations(self, iterations: int) -> int:
+        """Gradients of the target that so much training takes."""
+        objective = as_objective(self.objective)
+        if isinstance(objective, AbstractReplay):
+            refreshments = iterations // objective.refresh_every
+            return refreshments * objective.gradients_per_refresh(self.num_paths)
+        seen = self.num_steps if self.drift == "score_guided" else 0
+        return iterations * self.num_paths * (1 + seen)
+
     def describe(self) -> dict[str, Any]:
         """The settings as JSON-able values; what is not the library's own is "custom"."""
         settings = {name: getattr(self, name) for name in algorithm_options()}

@@ -9,6 +9,7 @@ import pytest
 from follmer.bench import baselines, posteriordb, running
 from follmer.bench.baselines import Baseline, Result, laplace
 from follmer.bench.targets import gaussian, regression
+from follmer.diagnostics import SecondOpinion
 from follmer.errors import InputError
 from follmer.nsfs import Draws
 
@@ -94,6 +95,7 @@ def test_the_default_fit_is_measured_by_its_weighted_draws(monkeypatch, key):
             weighted_sample=lambda number, *, key: Draws(draws[:number], log_weights),
             notes=("a note",),
             gradient_evaluations=123,
+            second_opinion=SecondOpinion(0.0, 0.01, 0.05, 0.1),
         )
 
     monkeypatch.setattr(running, "fit", fit)
@@ -103,14 +105,7 @@ def test_the_default_fit_is_measured_by_its_weighted_draws(monkeypatch, key):
     assert found.elbo == pytest.approx(-0.005, abs=4 * 0.1 / np.sqrt(running.NUM_DRAWS))
     assert found.gradient_evaluations == 123
     assert found.note == "a note"
-
-
-def test_gradients_are_counted_from_the_history_where_nothing_else_says():
-    sampler = SimpleNamespace(algorithm=SimpleNamespace(num_paths=32))
-    posterior = SimpleNamespace(sampler=sampler, history={"loss": np.zeros(10)})
-    assert running.gradient_evaluations(posterior) == 320
-    untrained = SimpleNamespace(sampler=SimpleNamespace(), history={})
-    assert running.gradient_evaluations(untrained) is None
+    assert found.verdict == "trustworthy"
 
 
 def test_weights_of_modes_are_those_of_the_weighted_draws():

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.diagnostics import diagnose, verdict
+from follmer.diagnostics import SecondOpinion, diagnose, verdict
 from follmer.targets import Target
 
 # One budget for every target.
@@ -72,9 +72,10 @@ def weighted(
     seconds: float,
     gradient_evaluations: int | None,
     note: str = "",
+    second: SecondOpinion | None = None,
 ) -> Result:
-    """A result whose numbers all follow from its log weights."""
-    found = diagnose(log_weights)
+    """A result whose numbers follow from its log weights, and a second opinion if there is one."""
+    found = diagnose(log_weights, second)
     return Result(
         draws,
         log_weights,
@@ -85,7 +86,7 @@ def weighted(
         found.log_evidence_se,
         found.ess_fraction,
         found.khat,
-        verdict(found).name,
+        verdict(found, second).name,
         note,
     )
 

@@ -14,7 +14,6 @@ from follmer.bench.targets import CASES, Case, Regression
 from follmer.diagnostics import pareto_smooth
 from follmer.errors import InputError, closest
 from follmer.fit import fit
-from follmer.posterior import Posterior
 from follmer.targets import Target
 
 METHODS = ("follmer", *BASELINES)
@@ -127,18 +126,14 @@ def default_fit(target: Target, key: PRNGKeyArray) -> Result:
     draws, log_weights = posterior.weighted_sample(NUM_DRAWS, key=jax.random.fold_in(key, 1))
     seconds = time.perf_counter() - began
     note = "; ".join(posterior.notes)
-    return weighted(draws, log_weights, seconds, gradient_evaluations(posterior), note)
-
-
-def gradient_evaluations(posterior: Posterior) -> int | None:
-    """Gradients of the target that training took."""
-    counted = getattr(posterior, "gradient_evaluations", None)
-    if counted is not None:
-        return int(counted)
-    algorithm = getattr(posterior.sampler, "algorithm", None)
-    if algorithm is None or "loss" not in posterior.history:
-        return None
-    return len(posterior.history["loss"]) * algorithm.num_paths
+    return weighted(
+        draws,
+        log_weights,
+        seconds,
+        posterior.gradient_evaluations,
+        note,
+        posterior.second_opinion,
+    )
 
 
 def mode_weights(result: Result, modes: np.ndarray) -> np.ndarray:

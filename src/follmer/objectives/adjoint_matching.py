@@ -54,6 +54,9 @@ class AdjointMatching(AbstractReplay):
         places = jax.random.permutation(place_key, self.capacity)[: problem.num_paths]
         return jax.tree.map(lambda old, rows: old.at[places].set(rows), memory, new)
 
+    def gradients_per_refresh(self, num_paths: int) -> int:
+        return num_paths
+
     def loss(
         self, drift: Drift, problem: Problem, memory: Gradients, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:

@@ -79,6 +79,9 @@ class BridgeMatching(AbstractReplay):
             jnp.where(kept, paths.end[picked[: len(places)]], memory[places])
         )
 
+    def gradients_per_refresh(self, num_paths: int) -> int:
+        return len(self.draws) * self.moves * (1 + hmc.NUM_LEAPFROG)
+
     def loss(
         self, drift: Drift, problem: Problem, memory: Memory, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:

@@ -25,6 +25,10 @@ class AbstractReplay(abc.ABC):
         """The memory after some new paths of the drift."""
 
     @abc.abstractmethod
+    def gradients_per_refresh(self, num_paths: int) -> int:
+        """Gradients of the target that one refreshment takes."""
+
+    @abc.abstractmethod
     def loss(
         self, drift: Drift, problem: Problem, memory: PyTree, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
