@@ -19,6 +19,8 @@ TINY = {
     "drift": "mlp",
     "drift_options": {"width": 8, "depth": 1},
     "progress": False,
+    "precondition": "identity",
+    "audit": False,
 }
 
 

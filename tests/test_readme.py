@@ -15,13 +15,15 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_snippet_of_the_readme_runs(snippet, monkeypatch):
-    short = functools.partial(follmer.fit, num_iterations=20, num_steps=4)
+    short = functools.partial(
+        follmer.fit, num_iterations=20, num_steps=4, precondition="identity", audit=False
+    )
     monkeypatch.setattr(follmer, "fit", short)
     exec(snippet, {})
 
 
 def test_the_readme_has_snippets():
-    assert len(SNIPPETS) == 2
+    assert len(SNIPPETS) == 3
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from scenarios import SCENARIOS, truth
 
 DEFAULTS = ("stl", "time_mlp", "geometric", "h_transform")
 CHOICES = list(itertools.product(OBJECTIVES, DRIFTS, GRIDS, STEPS))
-# The quick tests change one choice at a time.
+# Each choice on its own, the others as by default.
 ONE_AT_A_TIME = [
     choice for choice in CHOICES if sum(a != b for a, b in zip(choice, DEFAULTS, strict=True)) <= 1
 ]
@@ -70,6 +70,7 @@ def test_the_defaults_recover_every_scenario(scenario):
     recover(scenario, *DEFAULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "drift", "grid", "step_rule"), ONE_AT_A_TIME)
 def test_every_choice_recovers_a_scenario(objective, drift, grid, step_rule):
     recover("two_near_modes", objective, drift, grid, step_rule)

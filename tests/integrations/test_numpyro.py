@@ -147,6 +147,8 @@ def test_a_small_fit_returns_every_name(key):
         num_steps=4,
         num_paths=16,
         drift_options={"width": 8, "depth": 1},
+        precondition="identity",
+        audit=False,
         progress=False,
     )
     draws = posterior.sample(100, key=key)
