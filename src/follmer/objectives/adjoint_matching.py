@@ -29,7 +29,7 @@ class AdjointMatching(AbstractReplay):
 
     **Arguments:**
 
-    - `capacity`: end points remembered; the oldest are overwritten.
+    - `capacity`: end points remembered; new ones overwrite any of them.
     - `num_points`: points on bridges per training step.
     - `refresh_every`: training steps between two roll-outs of `num_paths` paths.
     - `largest`: pulls are shortened to this many reference standard deviations per coordinate.

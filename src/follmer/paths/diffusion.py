@@ -4,6 +4,7 @@ For every number of steps, with q the simulated chain and p the reference chain 
 E_q[ f(x_k) p(path)/q(path) ] = ∫ f(x) N(x|0,γI) dx exactly: the discretisation has no bias.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths.steps import (
     Drift,
+    Move,
     Step,
     euler_maruyama,
     step_kl,
@@ -73,17 +75,10 @@ class Diffusion(NamedTuple):
 def simulate(drift: Drift, diffusion: Diffusion, noise: Float[Array, "steps dim"]) -> Path:
     """Run one path from 0 to time 1, evaluating the drift once per step."""
 
-    def body(x: Float[Array, " dim"], inputs: tuple[Any, ...]) -> tuple[Array, tuple[Array, ...]]:
-        t, dt, epsilon = inputs
-        move = diffusion.step(drift, diffusion.gamma, t, dt, x)
-        increment = take_step(move, epsilon)
-        after = x + jnp.sqrt(diffusion.gamma * dt) * increment
-        return after, (step_log_ratio(move, increment), step_kl(move), x, increment)
+    def increment(move: Move, t: Array, dt: Array, x: Array, epsilon: Array) -> Array:
+        return take_step(move, epsilon)
 
-    start = jnp.zeros(diffusion.dim, diffusion.dtype)
-    steps = (diffusion.starts, diffusion.lengths, noise)
-    end, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
-    return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)
+    return _run(drift, diffusion, noise, increment)
 
 
 def bridge(
@@ -94,17 +89,30 @@ def bridge(
 ) -> Path:
     """A path of the reference given that it ends in `end`, scored as if the drift had made it."""
 
-    def body(x: Float[Array, " dim"], inputs: tuple[Any, ...]) -> tuple[Array, tuple[Array, ...]]:
-        t, dt, epsilon = inputs
+    def increment(move: Move, t: Array, dt: Array, x: Array, epsilon: Array) -> Array:
         remaining = 1.0 - t
         spread = jnp.sqrt(jnp.maximum(remaining - dt, 0.0) / remaining)
-        pull = (end - x) / remaining * jnp.sqrt(dt / diffusion.gamma)
-        increment = pull + spread * epsilon
+        return (end - x) / remaining * jnp.sqrt(dt / diffusion.gamma) + spread * epsilon
+
+    return _run(drift, diffusion, noise, increment)._replace(end=end)
+
+
+def _run(
+    drift: Drift,
+    diffusion: Diffusion,
+    noise: Float[Array, "steps dim"],
+    increment_of: Callable[[Move, Array, Array, Array, Array], Array],
+) -> Path:
+    """One path whose increments are made by `increment_of`, scored by the drift's moves."""
+
+    def body(x: Float[Array, " dim"], inputs: tuple[Any, ...]) -> tuple[Array, tuple[Array, ...]]:
+        t, dt, epsilon = inputs
         move = diffusion.step(drift, diffusion.gamma, t, dt, x)
+        increment = increment_of(move, t, dt, x, epsilon)
         after = x + jnp.sqrt(diffusion.gamma * dt) * increment
         return after, (step_log_ratio(move, increment), step_kl(move), x, increment)
 
     start = jnp.zeros(diffusion.dim, diffusion.dtype)
     steps = (diffusion.starts, diffusion.lengths, noise)
-    _, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
+    end, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
     return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)

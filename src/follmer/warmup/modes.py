@@ -37,10 +37,14 @@ def climb(log_density: LogDensity, starts: Float[Array, "starts dim"]) -> Ends:
 
 def spread_climbs(
     log_density: LogDensity, dim: int, dtype: np.dtype, num_starts: int, key: PRNGKeyArray
-) -> Ends:
-    """Climbs from normal starts that are widened for as long as wider ones end further out."""
+) -> tuple[Ends, np.ndarray]:
+    """Climbs from normal starts, widened for as long as wider ones end further out.
+
+    With the ends comes which of them are modes of their own (`separated`).
+    """
     run = _climber(log_density)
     ends = Ends(jnp.zeros((0, dim), dtype), jnp.zeros(0, dtype), 0)
+    separate = np.zeros(0, bool)
     centre, scale = np.zeros(dim), np.ones(dim)
     for widening in range(_MAX_WIDENINGS):
         noise = jax.random.normal(jax.random.fold_in(key, widening), (num_starts, dim), dtype)
@@ -57,7 +61,7 @@ def spread_climbs(
         if np.all(wanted <= 1.1 * scale) and widening > 0:
             break
         scale = np.maximum(scale, wanted)
-    return ends
+    return ends, separate
 
 
 def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:

@@ -13,7 +13,7 @@ from follmer.errors import InputError
 from follmer.targets import Target
 from follmer.targets.affine import Affine, diagonal, from_covariance
 from follmer.warmup.laplace import diagonal_widths
-from follmer.warmup.modes import climb
+from follmer.warmup.modes import Ends, climb
 from follmer.warmup.start import (
     Start,
     automatic,
@@ -28,25 +28,25 @@ _RANK = 64
 _POWER_ITERATIONS = 4
 
 
-def _mode(target: Target) -> Float[Array, " dim"]:
+def _ends(target: Target) -> Ends:
     ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
     if len(ends.x) == 0:
         raise InputError(
             "no mode of the density was found: the climb from 0 met values that are not finite.",
             hint="target.check(key=…), or precondition='identity'",
         )
-    return ends.x[0]
+    return ends
 
 
 def _diagonal(target: Target, key: PRNGKeyArray) -> Start:
-    mode = _mode(target)
+    mode = _ends(target).x[0]
     widths = diagonal_widths(target.log_density, mode)
     return Start(diagonal(mode, widths, target.dtype), {}, "scaled coordinate by coordinate")
 
 
 def _low_rank(target: Target, key: PRNGKeyArray) -> Start:
     """A diagonal, and the directions in which the curvature differs most from it."""
-    mode = _mode(target)
+    mode = _ends(target).x[0]
     widths = diagonal_widths(target.log_density, mode)
     scale = jnp.asarray(widths, target.dtype)
     rank = min(_RANK, target.dim)
@@ -95,8 +95,7 @@ def _pathfinder(target: Target, key: PRNGKeyArray) -> Start:
 
 
 def _laplace(target: Target, key: PRNGKeyArray) -> Start:
-    ends = climb(target.log_density, _mode(target)[None])
-    return by_laplace(target, ends, gradient_cost(target))
+    return by_laplace(target, _ends(target), gradient_cost(target))
 
 
 PRECONDITIONERS: dict[str, Callable[[Target, PRNGKeyArray], Start]] = {

@@ -12,7 +12,7 @@ from follmer.targets import Target
 from follmer.targets.affine import Affine, diagonal, from_covariance
 from follmer.warmup import hmc
 from follmer.warmup.laplace import diagonal_widths, laplace
-from follmer.warmup.modes import Ends, climb, separated, spread_climbs
+from follmer.warmup.modes import Ends, climb, spread_climbs
 from follmer.warmup.tempering import temper
 
 # Arithmetic that a warm-up may spend on gradients of the target: some seconds.
@@ -48,10 +48,11 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     num_starts = int(np.clip(_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
     climb_key, explore_key = jax.random.split(key)
     if num_starts > 1 and target.dim <= _MAX_EXPLORED:
-        ends = spread_climbs(target.log_density, target.dim, target.dtype, num_starts, climb_key)
-        modes = separated(target.log_density, ends)
+        ends, modes = spread_climbs(
+            target.log_density, target.dim, target.dtype, num_starts, climb_key
+        )
         if modes.sum() > 1:
-            return explored(target, explore_key, ends, modes)
+            return explored(target, explore_key, ends, modes, cost)
     else:
         ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
     if len(ends.x) == 0:
@@ -103,10 +104,12 @@ def _learning_rate(dim: int) -> float:
     return 1e-2 * min(1.0, np.sqrt(50.0 / dim))
 
 
-def explored(target: Target, key: PRNGKeyArray, ends: Ends, modes: np.ndarray) -> Start:
+def explored(
+    target: Target, key: PRNGKeyArray, ends: Ends, modes: np.ndarray, cost: float
+) -> Start:
     """Tempered SMC from a normal that is wide enough for all modes found."""
     mean, scale = _wide(target, np.asarray(ends.x)[modes])
-    num_particles = int(np.clip(_BUDGET / (4000.0 * gradient_cost(target)), 512, _NUM_PARTICLES))
+    num_particles = int(np.clip(_BUDGET / (4000.0 * cost), 512, _NUM_PARTICLES))
     result = jax.jit(lambda key: temper(target.log_density, mean, scale, num_particles, key))(key)
     affine = _covering(np.asarray(result.particles, float), target.dtype)
     whitened = jax.vmap(affine.inverse)(result.particles)
@@ -123,8 +126,10 @@ def explored(target: Target, key: PRNGKeyArray, ends: Ends, modes: np.ndarray) -
 def explored_from(target: Target, key: PRNGKeyArray) -> Start:
     """Exploration whatever the number of modes."""
     climb_key, explore_key = jax.random.split(key)
-    ends = spread_climbs(target.log_density, target.dim, target.dtype, _NUM_STARTS, climb_key)
-    return explored(target, explore_key, ends, separated(target.log_density, ends))
+    ends, modes = spread_climbs(
+        target.log_density, target.dim, target.dtype, _NUM_STARTS, climb_key
+    )
+    return explored(target, explore_key, ends, modes, gradient_cost(target))
 
 
 def gradient_cost(target: Target) -> float:
