@@ -18,6 +18,7 @@ from follmer.checks import as_key, positive_int
 from follmer.diagnostics import Diagnostics, SecondOpinion, diagnose, pareto_smooth
 from follmer.errors import InputError, options_checked
 from follmer.nsfs import NSFS, Draws
+from follmer.resampling import systematic
 from follmer.summary import summarise
 from follmer.targets import Target
 from follmer.targets.space import named_leaves
@@ -157,11 +158,7 @@ class Posterior:
         draw_key, choice_key = jax.random.split(as_key(key))
         proposals = self.weighted_sample(num_proposals, key=draw_key, num_steps=num_steps)
         weights = jnp.asarray(np.exp(pareto_smooth(proposals.log_weights)[0]))
-        # Systematic resampling: one uniform, evenly spaced points, least added variance.
-        offset = jax.random.uniform(choice_key)
-        points = (jnp.arange(num_samples) + offset) / num_samples
-        chosen = jnp.searchsorted(jnp.cumsum(weights / jnp.sum(weights)), points)
-        chosen = jnp.clip(chosen, 0, weights.size - 1)
+        chosen = systematic(choice_key, weights, num_samples)
         return jax.tree.map(lambda leaf: leaf[chosen], proposals.position)
 
     @options_checked

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from follmer.resampling import systematic
 from follmer.warmup import hmc
 
 # A temperature is lowered until this share of the particles is effective.
@@ -65,7 +66,9 @@ def temper(
         step = _largest_step(ratios, 1.0 - state.inverse)
         log_weights = step * ratios
         inverse = jnp.where(step >= 1.0 - state.inverse, 1.0, state.inverse + step)
-        particles = state.particles[_systematic(resample_key, jax.nn.softmax(log_weights))]
+        particles = state.particles[
+            systematic(resample_key, jax.nn.softmax(log_weights), num_particles)
+        ]
         moved = hmc.move(
             lambda x: inverse * log_density(x) + (1.0 - inverse) * log_wide(x),
             particles,
@@ -128,12 +131,6 @@ def _largest_step(ratios: Float[Array, " particles"], room: Array) -> Float[Arra
 
     low, _ = jax.lax.fori_loop(0, _BISECTIONS, bisect, (low, high))
     return jnp.where(effective(room) >= _EFFECTIVE, room, jnp.exp(low))
-
-
-def _systematic(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
-    n = len(weights)
-    points = (jnp.arange(n) + jax.random.uniform(key, (), weights.dtype)) / n
-    return jnp.clip(jnp.searchsorted(jnp.cumsum(weights), points), 0, n - 1)
 
 
 def _factor(particles: Float[Array, "particles dim"]) -> Float[Array, "dim dim"]:
