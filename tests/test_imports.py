@@ -26,7 +26,7 @@ LAYERS = [
     ["baselines"],
     ["loading"],
     ["integrations"],
-    ["datasets"],
+    ["datasets", "metrics"],
     ["bench"],
     ["demo"],
     ["cli"],

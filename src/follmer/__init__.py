@@ -1,6 +1,6 @@
 """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
-from follmer import baselines, datasets, diagnostics, drifts, objectives, paths
+from follmer import baselines, datasets, diagnostics, drifts, metrics, objectives, paths
 from follmer.baselines import mc_sfs
 from follmer.diagnostics import Diagnostics
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
@@ -36,6 +36,7 @@ __all__ = [
     "from_numpyro",
     "load",
     "mc_sfs",
+    "metrics",
     "objectives",
     "paths",
 ]
