@@ -6,6 +6,7 @@ The entry points are left alone: their own checks of bad input are what the test
 import tempfile
 
 import jax
+import pooch
 import pytest
 from jaxtyping import install_import_hook
 
@@ -22,6 +23,22 @@ def pytest_configure(config):
     jax.config.update("jax_compilation_cache_dir", folder.name)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def offline(tmp_path_factory):
+    """No test reads the user's cache of data or reaches beyond this machine."""
+    cache, retrieve = tmp_path_factory.mktemp("cache"), pooch.retrieve
+
+    def local_only(url, *args, **kwargs):
+        if not url.startswith("http://127.0.0.1:"):
+            raise ConnectionError("the tests stay offline")
+        return retrieve(url, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pooch, "os_cache", lambda project: cache / project)
+        patch.setattr(pooch, "retrieve", local_only)
+        yield
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 import copy
+import json
 
 import pytest
 
 from follmer import FileError, FollmerError, InputError, NonFiniteError
-from follmer.errors import closest, options_checked, unknown_option
+from follmer.errors import closest, optional_module, options_checked, unknown_option
 
 
 @options_checked
@@ -113,3 +114,13 @@ def test_self_is_no_option():
 
 def test_name_and_docstring_are_kept():
     assert (three.__name__, three.__doc__) == ("three", "Words about three.")
+
+
+def test_an_optional_module_is_imported():
+    assert optional_module("json", extra="files", purpose="reading") is json
+
+
+def test_a_missing_optional_module_is_told_with_the_extra_to_install():
+    message = r"(?s)reading needs nosuchpackage, which cannot be.*pip install 'follmer\[files\]'"
+    with pytest.raises(InputError, match=message):
+        optional_module("nosuchpackage.part", extra="files", purpose="reading")

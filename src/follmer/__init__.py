@@ -1,6 +1,6 @@
 """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
-from follmer import baselines, diagnostics, drifts, objectives, paths
+from follmer import baselines, datasets, diagnostics, drifts, metrics, objectives, paths
 from follmer.baselines import mc_sfs
 from follmer.diagnostics import Diagnostics
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
@@ -29,12 +29,14 @@ __all__ = [
     "State",
     "Target",
     "baselines",
+    "datasets",
     "diagnostics",
     "drifts",
     "fit",
     "from_numpyro",
     "load",
     "mc_sfs",
+    "metrics",
     "objectives",
     "paths",
 ]

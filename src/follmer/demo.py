@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from follmer.errors import FileError, InputError
+from follmer.errors import FileError, optional_module
 from follmer.fit import fit
 from follmer.posterior import Posterior
 from follmer.targets import Target
@@ -139,14 +139,7 @@ def _log_normal(x: Array, mean: Array | float, sd: Array | float) -> Array:
 
 
 def _pyplot() -> ModuleType:
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "the demo draws a picture, and matplotlib is not installed.",
-            hint="pip install 'follmer[plots]'",
-        ) from error
-    matplotlib.use("Agg")
+    optional_module("matplotlib", extra="plots", purpose="the demo's picture").use("Agg")
     import matplotlib.pyplot
 
     return matplotlib.pyplot

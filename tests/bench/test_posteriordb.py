@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from follmer.bench import posteriordb
-from follmer.bench.files import data_file
 from follmer.bench.posteriordb import POSTERIORS, build, data_of, named_scalars, reference
+from follmer.datasets.files import data_file
 from follmer.errors import FileError, InputError
 
 LOG_ROOT = 0.5 * np.log(2 * np.pi)

@@ -1,5 +1,6 @@
 """Twelve posteriors of posteriordb as NumPyro models, and their reference moments."""
 
+import io
 import json
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PyTree
 from numpyro.distributions import constraints
 
-from follmer.bench.files import data_file
+from follmer.datasets.files import read
 from follmer.errors import InputError, closest
 from follmer.integrations import from_numpyro
 from follmer.targets import Target
@@ -30,13 +31,13 @@ def build(name: str) -> Target:
 def data_of(name: str) -> Data:
     """The data of that posterior, as in posteriordb."""
     _model(name)
-    return json.loads(data_file(f"posteriordb/{name}/data.json").read_text())
+    return json.loads(read(f"posteriordb/{name}/data.json"))
 
 
 def reference(name: str) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of every scalar that posteriordb's reference draws name."""
     _model(name)
-    with np.load(data_file(f"posteriordb/{name}/reference.npz")) as file:
+    with np.load(io.BytesIO(read(f"posteriordb/{name}/reference.npz"))) as file:
         return {
             scalar: (float(file[f"mean__{scalar}"]), float(file[f"sd__{scalar}"]))
             for scalar in file.files

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import functools
+import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ import jax.scipy.stats as stats
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from follmer.bench.files import data_file
+from follmer.datasets import load
+from follmer.datasets.files import read
 from follmer.targets import Target
 
 
@@ -164,7 +166,7 @@ def ionosphere() -> Target:
 
 
 def german_credit() -> Target:
-    table = np.loadtxt(data_file("targets/german.data-numeric"))
+    table = np.loadtxt(io.BytesIO(read("targets/german.data-numeric")))
     return logistic(table[:, :-1], table[:, -1] == 1, 10.0)
 
 
@@ -175,14 +177,12 @@ def breast_cancer() -> Target:
 
 def a9a() -> Target:
     """Logistic regression with a Laplace(0, 1) prior on 123 binary features and a bias."""
-    from sklearn.datasets import load_svmlight_file  # type: ignore[import-untyped]
-
-    features, labels = load_svmlight_file(str(data_file("a9a/a9a.bz2")), n_features=123)
-    rows = np.column_stack([features.toarray(), np.ones(len(labels))])
+    x, y, *_ = load("a9a")
+    rows, signs = np.column_stack([x, np.ones(len(x))]), np.where(np.asarray(y), 1.0, -1.0)
     return Target(
         log_prior=lambda w: jnp.sum(stats.laplace.logpdf(w)),
         log_likelihood=_bernoulli_logits,
-        data=(jnp.asarray(rows), jnp.asarray(labels)),
+        data=(jnp.asarray(rows), jnp.asarray(signs)),
         like=jnp.zeros(rows.shape[1]),
     )
 
@@ -240,8 +240,7 @@ def _bernoulli_logits(w: Array, batch: PyTree) -> Float[Array, " batch"]:
 
 
 def _csv(name: str) -> list[list[str]]:
-    with open(data_file(name), newline="") as file:
-        return [row for row in csv.reader(file) if row]
+    return [row for row in csv.reader(io.StringIO(read(name).decode(), newline="")) if row]
 
 
 def _column(rows: list[list[str]], index: int) -> np.ndarray:

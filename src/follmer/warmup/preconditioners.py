@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.checks import named_or_own
-from follmer.errors import InputError
+from follmer.errors import InputError, optional_module
 from follmer.targets import Target
 from follmer.targets.affine import Affine, diagonal, from_covariance
 from follmer.warmup.laplace import diagonal_widths
@@ -75,14 +75,9 @@ def _low_rank(target: Target, key: PRNGKeyArray) -> Start:
 
 def _pathfinder(target: Target, key: PRNGKeyArray) -> Start:
     """BlackJAX's Pathfinder: the best Gaussian along an L-BFGS trajectory."""
-    try:
-        from blackjax.vi import pathfinder
-    except ImportError as error:
-        raise InputError(
-            "precondition='pathfinder' needs BlackJAX, which is not installed.",
-            hint="pip install 'follmer[blackjax]'",
-        ) from error
-
+    pathfinder = optional_module(
+        "blackjax.vi.pathfinder", extra="blackjax", purpose="precondition='pathfinder'"
+    )
     start_key, run_key, draw_key = jax.random.split(key, 3)
     start = jax.random.normal(start_key, (target.dim,), target.dtype)
     state, _ = jax.jit(lambda key, x: pathfinder.approximate(key, target.log_density, x))(

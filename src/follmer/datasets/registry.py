@@ -1,0 +1,108 @@
+"""The data files: their checksums and homes."""
+
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """The sha256 of a file's uncompressed content, and where it can be had, compressed or not.
+
+    Only a home whose file is known to have this content is one; many sets stand here in a form of
+    follmer's own (several upstream files in one, or an image format in place of raw bytes).
+    """
+
+    sha256: str
+    url: str | None = None
+
+
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+_MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist"
+
+FILES: dict[str, Source] = {
+    "a9a/a9a": Source(
+        "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
+        f"{_LIBSVM}/a9a",
+    ),
+    "a9a/a9a.t": Source(
+        "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
+        f"{_LIBSVM}/a9a.t",
+    ),
+    "mnist/t10k-images-idx3-ubyte": Source(
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        f"{_MNIST}/t10k-images-idx3-ubyte.gz",
+    ),
+    "mnist/t10k-labels-idx1-ubyte": Source(
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        f"{_MNIST}/t10k-labels-idx1-ubyte.gz",
+    ),
+    "mnist/train-images-idx3-ubyte": Source(
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        f"{_MNIST}/train-images-idx3-ubyte.gz",
+    ),
+    "mnist/train-labels-idx1-ubyte": Source(
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        f"{_MNIST}/train-labels-idx1-ubyte.gz",
+    ),
+    "cifar10/data_batch_1.webp": Source(
+        "33ee1170f92bf498b555fd84884f47b0fd5cf861cd8906ba0494510ca02d8860",
+    ),
+    "cifar10/data_batch_2.webp": Source(
+        "f0cd79b244135a07833be96f5a711f71baf12b52ebbb0558a5e2b87a0fb99d41",
+    ),
+    "cifar10/data_batch_3.webp": Source(
+        "0fc8b7a37cf952720a4edb4401b27e0ac02fc6d8ec3b7a3fc7e7065e74fb0ea8",
+    ),
+    "cifar10/data_batch_4.webp": Source(
+        "3b94be3871dce4b7effe0bd85d7fea95d53946968481a5d323db7a3fbeb0ea3e",
+    ),
+    "cifar10/data_batch_5.webp": Source(
+        "864b5f2f1384951903533f09e5daec38734f154bc6ec7267a7e8fb6008e3942d",
+    ),
+    "cifar10/labels.npz": Source(
+        "100457827cb30b2869dbdce3761c5279714820de9a8c6fa4d0dcc7cbc3037527",
+    ),
+    "cifar10/test_batch.webp": Source(
+        "1925251749113162ebc2866d7e46840a66fa4573713aa743599fd9d0370e7362",
+    ),
+    "indian_pines/Indian_pines_corrected.mat": Source(
+        "01d64ce40b754b47a91666c923337841f90e2d0db7a026fbb267d8422c51ca36",
+    ),
+    "indian_pines/Indian_pines_gt.mat": Source(
+        "65c4687a8ab04f6da4789799bc3bc4f6e88bccac3ed6a2e6ae367e5e6b9e429c",
+    ),
+    "meg/MEG_art_10ch.npz": Source(
+        "7ece7970e9e535ee9f3a2cbdffae88ff3c8be1b18035013682c98e549e3ebebb",
+    ),
+    "banana/banana.csv": Source(
+        "8642b3de0062c1a6480d0b1c7753b64c496363ca8535e19ecb295e1091bc2be3",
+    ),
+    "uci/boston.npz": Source(
+        "73093bef742f8c33eb25fc1cab724e1b3626ebd1f67c50c645956a4d3ffd07f1",
+    ),
+    "uci/concrete.npz": Source(
+        "702e171dd8bcd3cff0829e2dd80c4a868d077d71a2f4e9f574403fe2d246889d",
+    ),
+    "uci/energy.npz": Source(
+        "9316ae2ad560e6c60ae6ba786aeaf36049a6df700f0216089b621f2f15e2e84a",
+    ),
+    "uci/power.npz": Source(
+        "7a46b6eb3445b68ec63c65be922bf12f032253a3d0b32efdc1fb825a5ebb7880",
+    ),
+    "uci/protein.npz": Source(
+        "c3208a6523a7ecfad3832829b31b7cbae191aa1243d362f9adf6811fc42db2b1",
+    ),
+    "uci/wine_red.npz": Source(
+        "d5da3df4beb760afe65fc09c59b69e4ea3bc198c7467f6ab1e7758c232a2880d",
+    ),
+    "targets/german.data-numeric": Source(
+        "2752b044394958ab6dd193a0b56ca0f0b3a2d8bc7cb8c008e35a5e84bbec02f8",
+    ),
+    "targets/ionosphere.data": Source(
+        "46d52186b84e20be52918adb93e8fb9926b34795ff7504c24350ae0616a04bbd",
+    ),
+    "targets/pines.csv": Source(
+        "c57af2e9f2a38ed99a3884fbf81ad1b0c607adcf7749bad53a6df66ef313c89a",
+    ),
+    "targets/wdbc.data": Source(
+        "d606af411f3e5be8a317a5a8b652b425aaf0ff38ca683d5327ffff94c3695f4a",
+    ),
+}

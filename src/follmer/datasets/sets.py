@@ -1,0 +1,137 @@
+"""The data sets by name, and how each is read."""
+
+import functools
+import io
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float32, Int32, UInt8
+
+from follmer.datasets.dataset import Dataset, Split
+from follmer.datasets.files import read
+from follmer.errors import InputError, closest, optional_module, options_checked
+
+
+@options_checked
+def load(name: str) -> Dataset:
+    """The data set of that name (see `names`), every file checked against its sha256.
+
+    Files are looked for in the folder that the environment variable `FOLLMER_DATA` names and in the
+    user's cache; those with a public home are downloaded into the cache where they are missing.
+    """
+    if not isinstance(name, str) or name not in SETS:
+        raise InputError(f"there is no data set {name!r}.", hint=closest(str(name), SETS))
+    return SETS[name]()
+
+
+def names() -> tuple[str, ...]:
+    """The names that `load` takes."""
+    return tuple(SETS)
+
+
+def _a9a() -> Dataset:
+    """Adult income: 123 binary features, labels 0 and 1."""
+    reader = optional_module("sklearn.datasets", extra="datasets", purpose="the data set a9a")
+
+    def part(name: str) -> tuple[Float32[np.ndarray, "rows 123"], Int32[np.ndarray, " rows"]]:
+        x, signs = reader.load_svmlight_file(
+            io.BytesIO(read(name)), n_features=123, dtype=np.float32
+        )
+        return x.toarray(), (signs > 0).astype(np.int32)
+
+    return Dataset(*part("a9a/a9a"), *part("a9a/a9a.t"))
+
+
+def _banana() -> Dataset:
+    """Two banana-shaped classes in the plane, labels 0 and 1."""
+    table = np.loadtxt(io.BytesIO(read("banana/banana.csv")), delimiter=",", skiprows=1)
+    return Dataset(table[:, :2], (table[:, 2] > 0).astype(np.int32))
+
+
+def _mnist() -> Dataset:
+    """Digits of 28 × 28 pixels in [0, 1]."""
+
+    def part(name: str) -> tuple[Float32[np.ndarray, "rows 28 28"], Int32[np.ndarray, " rows"]]:
+        pixels = _idx(read(f"mnist/{name}-images-idx3-ubyte"))
+        labels = _idx(read(f"mnist/{name}-labels-idx1-ubyte"))
+        return pixels / np.float32(255), labels.astype(np.int32)
+
+    return Dataset(*part("train"), *part("t10k"))
+
+
+def _cifar10() -> Dataset:
+    """Photographs of ten classes, 32 × 32 pixels of three colours in [0, 1]."""
+    train = [images_of_sheet(read(f"cifar10/data_batch_{number}.webp")) for number in range(1, 6)]
+    test = images_of_sheet(read("cifar10/test_batch.webp"))
+    labels = _npz("cifar10/labels.npz")
+    return Dataset(
+        np.concatenate(train) / np.float32(255),
+        labels["train"].astype(np.int32),
+        test / np.float32(255),
+        labels["test"].astype(np.int32),
+    )
+
+
+def _meg() -> Dataset:
+    """A magnetoencephalogram: one row per sample in time, one column for each of ten channels."""
+    return Dataset(np.ascontiguousarray(_npz("meg/MEG_art_10ch.npz")["X"].T))
+
+
+def _indian_pines() -> Dataset:
+    """A hyperspectral image, rows × columns × bands, and its ground truth (0: unlabelled).
+
+    Scaled to [0, 1] by the least and the greatest value of the whole cube.
+    """
+    import scipy.io  # type: ignore[import-untyped]
+
+    def variable(file: str, name: str) -> np.ndarray:
+        return scipy.io.loadmat(io.BytesIO(read(f"indian_pines/{file}.mat")))[name]
+
+    cube = variable("Indian_pines_corrected", "indian_pines_corrected").astype(np.float32)
+    truth = variable("Indian_pines_gt", "indian_pines_gt").astype(np.int32)
+    return Dataset((cube - cube.min()) / np.ptp(cube), truth)
+
+
+def _uci(name: str) -> Dataset:
+    """A regression with its standard splits, unscaled."""
+    file = _npz(f"uci/{name}.npz")
+    splits = zip(file["train_idx"].astype(np.int32), file["test_idx"].astype(np.int32), strict=True)
+    table = file["data"]
+    return Dataset(
+        table[:, file["features"]],
+        table[:, file["target"]],
+        splits=tuple(Split(*split) for split in splits),
+    )
+
+
+def images_of_sheet(content: bytes) -> UInt8[np.ndarray, "10000 32 32 3"]:
+    """CIFAR10's images, of which a sheet holds a hundred rows of a hundred."""
+    images = optional_module("PIL.Image", extra="datasets", purpose="the data set cifar10")
+    with images.open(io.BytesIO(content), formats=["WEBP"]) as sheet:
+        pixels = np.asarray(sheet.convert("RGB"))
+    return pixels.reshape(100, 32, 100, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3)
+
+
+def _idx(content: bytes) -> np.ndarray:
+    """The idx format: byte 3 counts the axes, whose lengths follow as big-endian integers."""
+    num_axes = content[3]
+    shape = np.frombuffer(content, ">u4", num_axes, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * num_axes).reshape(shape)
+
+
+def _npz(name: str) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(read(name)), allow_pickle=False) as file:
+        return dict(file)
+
+
+_UCI = ("boston", "concrete", "energy", "power", "protein", "wine_red")
+
+SETS: dict[str, Callable[[], Dataset]] = {
+    "a9a": _a9a,
+    "banana": _banana,
+    "mnist": _mnist,
+    "cifar10": _cifar10,
+    "meg": _meg,
+    "indian_pines": _indian_pines,
+    **{f"uci/{name}": functools.partial(_uci, name) for name in _UCI},
+}
