@@ -2,8 +2,10 @@
 
 import difflib
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 _Parameters = ParamSpec("_Parameters")
@@ -67,3 +69,15 @@ def unknown_option(name: str, options: Iterable[str]) -> InputError:
         cause="a misspelt or unsupported argument",
         hint=closest(name, options),
     )
+
+
+def optional_module(name: str, *, extra: str, purpose: str) -> ModuleType:
+    """The module of an optional package, or an error that names the extra to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(
+            f"{purpose} needs {name.partition('.')[0]}, which cannot be imported: {error}.",
+            cause="it is not installed",
+            hint=f"pip install 'follmer[{extra}]'",
+        ) from error
