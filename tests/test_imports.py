@@ -19,7 +19,7 @@ LAYERS = [
     ["nsfs"],
     ["diagnostics", "calibration"],
     ["audit"],
-    ["summary"],
+    ["summary", "samplers"],
     ["posterior"],
     ["checkpoint"],
     ["fit"],

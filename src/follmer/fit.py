@@ -20,8 +20,9 @@ from follmer.diagnostics import ess_fraction
 from follmer.errors import InputError, NonFiniteError, options_checked, unknown_option
 from follmer.nsfs import NSFS, Info, State, algorithm_options
 from follmer.objectives import BridgeMatching
-from follmer.posterior import DRAWS_AT_ONCE, Flow, Posterior, draw
+from follmer.posterior import Posterior
 from follmer.progress import Bar, Pace
+from follmer.samplers import DRAWS_AT_ONCE, Flow, draw
 from follmer.targets import Affine, Target
 from follmer.warmup import Start, warm_up
 

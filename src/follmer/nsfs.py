@@ -32,7 +32,7 @@ from follmer.paths import (
     grid_times,
     simulate,
 )
-from follmer.targets import Target, checked_batch_size, random_batch
+from follmer.targets import Target, as_target, checked_batch_size, random_batch
 
 
 class State(NamedTuple):
@@ -103,11 +103,7 @@ class NSFS:
     average_decay: float = 0.99
 
     def __post_init__(self) -> None:
-        if not isinstance(self.target, Target):
-            raise InputError(
-                f"target is {type(self.target).__name__}, not a follmer.Target.",
-                hint="follmer.Target(log_density, like=…)",
-            )
+        as_target(self.target)
         for name in ("num_steps", "num_paths", "num_iterations"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("gamma", "clip_norm"):
