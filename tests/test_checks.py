@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from follmer import InputError
-from follmer.checks import as_key, fraction, positive_float, positive_int
+from follmer.checks import as_key, fraction, nonnegative_int, positive_float, positive_int
 
 
 def same_key(left, right):
@@ -121,3 +121,16 @@ def test_positive_float_refuses_the_rest(value):
 def test_fraction_refuses_the_rest(value):
     with pytest.raises(InputError, match=r"share must be a number in \[0, 1\), not"):
         fraction("share", value)
+
+
+@pytest.mark.parametrize("value", [0, 3, np.int64(3), jnp.int32(3)])
+def test_nonnegative_int_takes_whole_numbers_from_0(value):
+    result = nonnegative_int("count", value)
+    assert type(result) is int
+    assert result == value
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, True, None, "2", np.zeros(1, int)])
+def test_nonnegative_int_refuses_the_rest(value):
+    with pytest.raises(InputError, match="count must be a whole number of at least 0"):
+        nonnegative_int("count", value)

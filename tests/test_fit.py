@@ -1,7 +1,6 @@
 """The training loop: history, callbacks, stopping, checkpoints, interrupts, non-finite steps."""
 
 import gc
-import importlib
 import subprocess
 import sys
 import textwrap
@@ -23,6 +22,7 @@ from follmer import (
     Report,
     Target,
     fit,
+    progress,
 )
 from follmer.objectives import det
 
@@ -605,7 +605,7 @@ def test_density_is_traced_as_often_for_many_chunks_as_for_two():
 
 @pytest.mark.parametrize("seconds", [0.0, 1e9], ids=["one by one", "all at once"])
 def test_result_does_not_depend_on_speed(target, whole, monkeypatch, seconds):
-    monkeypatch.setattr(importlib.import_module("follmer.fit"), "_SECONDS_PER_CALL", seconds)
+    monkeypatch.setattr(progress, "SECONDS_PER_CALL", seconds)
     assert_same_posterior(fit(target, **SMALL), whole[0])
 
 

@@ -12,14 +12,14 @@ import follmer
 ROOT = Path(follmer.__file__).parent
 # From the bottom up; modules may import from their own row and from those above it here.
 LAYERS = [
-    ["errors", "checks", "resampling", "storage", "trees"],
+    ["errors", "checks", "optimizers", "progress", "resampling", "storage", "trees"],
     ["targets", "paths"],
     ["drifts", "warmup"],
     ["objectives"],
     ["nsfs"],
     ["diagnostics", "calibration"],
     ["audit"],
-    ["summary"],
+    ["summary", "samplers"],
     ["posterior"],
     ["checkpoint"],
     ["fit"],

@@ -12,7 +12,7 @@ from follmer import NSFS, FileError, InputError, Posterior, Target, storage
 from follmer.diagnostics import Diagnostics, SecondOpinion, diagnose, pareto_smooth, verdict
 from follmer.drifts import GaussianDrift
 from follmer.errors import FollmerError
-from follmer.posterior import Flow
+from follmer.samplers import Flow
 from follmer.targets.affine import from_covariance
 
 MEAN, SD, LOG_EVIDENCE = np.array([0.8, -0.5]), np.array([0.7, 0.9]), 0.3

@@ -1,8 +1,8 @@
 """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
 from follmer import baselines, datasets, diagnostics, drifts, metrics, objectives, paths
-from follmer.baselines import mc_sfs
-from follmer.diagnostics import Diagnostics
+from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
+from follmer.diagnostics import ChainDiagnostics, Diagnostics
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
 from follmer.fit import PAPER, Report, fit
 from follmer.integrations import from_numpyro
@@ -17,6 +17,7 @@ __all__ = [
     "NSFS",
     "PAPER",
     "Affine",
+    "ChainDiagnostics",
     "Diagnostics",
     "Draws",
     "FileError",
@@ -24,6 +25,7 @@ __all__ = [
     "Info",
     "InputError",
     "NonFiniteError",
+    "PolynomialDecay",
     "Posterior",
     "Report",
     "State",
@@ -37,6 +39,9 @@ __all__ = [
     "load",
     "mc_sfs",
     "metrics",
+    "nuts",
     "objectives",
     "paths",
+    "sgd",
+    "sgld",
 ]

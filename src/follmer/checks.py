@@ -40,6 +40,12 @@ def positive_int(name: str, value: Any) -> int:
     raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
 
+def nonnegative_int(name: str, value: Any) -> int:
+    if _is_number(value, numbers.Integral, jnp.integer) and int(value) >= 0:
+        return int(value)
+    raise InputError(f"{name} must be a whole number of at least 0, not {value!r}.")
+
+
 def positive_float(name: str, value: Any) -> float:
     if _is_number(value) and math.isfinite(float(value)) and float(value) > 0:
         return float(value)

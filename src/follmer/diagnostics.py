@@ -1,4 +1,4 @@
-"""How good the draws are, from their exact log importance weights alone."""
+"""How good draws are, from their exact log weights or from how far chains agree."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,12 @@ from follmer.calibration import Calibration, sbc
 
 __all__ = [
     "Calibration",
+    "ChainDiagnostics",
     "Diagnostics",
     "SecondOpinion",
     "Verdict",
     "diagnose",
+    "diagnose_chains",
     "ess_fraction",
     "pareto_smooth",
     "sbc",
@@ -26,6 +28,12 @@ __all__ = [
 _MIN_DRAWS = 25
 # Nats between ln Z and its upper bound: this close is agreement, this far is missing mass.
 _CLOSE, _FAR = 0.2, 2.0
+# R-hat: chains agree up to here, disagree from there on (Vehtari et al. 2021, arXiv:1903.08008).
+_AGREE, _DISAGREE = 1.01, 1.1
+# Effective draws of Markov chains: enough to believe them, too few for any use.
+_ENOUGH, _TOO_FEW = 400, 10
+# Coordinates of stored chains that are looked at; all of them up to this many.
+_MAX_COORDINATES = 256
 
 
 class Diagnostics(NamedTuple):
@@ -59,6 +67,23 @@ class SecondOpinion(NamedTuple):
     mean_shift_noise: float  # what chance alone makes of it
 
 
+class ChainDiagnostics(NamedTuple):
+    """How far stored Markov chains agree and how much their draws repeat each other.
+
+    `rhat` and `ess_fraction` are those of the worst coordinate (rank-normalised R-hat; bulk ESS as
+    a share of `num_draws`, the draws of all chains); nan where there is one chain, or too few
+    draws. `exact` says whether the chains' kernel leaves the target as it is; `divergences` counts
+    trajectories that a Hamiltonian kernel could not follow. Chains know nothing of the evidence.
+    """
+
+    num_chains: int
+    num_draws: int
+    rhat: float
+    ess_fraction: float
+    exact: bool
+    divergences: int = 0
+
+
 def diagnose(
     log_weights: Float[Array, " draws"], second: SecondOpinion | None = None
 ) -> Diagnostics:
@@ -75,6 +100,27 @@ def diagnose(
         khat=pareto_smooth(log_weights)[1],
         eubo=float("nan") if second is None else second.eubo,
     )
+
+
+def diagnose_chains(
+    draws: Float[np.ndarray, "chains draws dim"], *, exact: bool, divergences: int = 0
+) -> ChainDiagnostics:
+    """R-hat and bulk ESS (ArviZ) of the worst of up to 256 evenly spaced coordinates."""
+    from arviz_stats.base import array_stats
+
+    num_chains, length, dim = draws.shape
+    chosen = np.unique(np.linspace(0, dim - 1, min(dim, _MAX_COORDINATES)).astype(int))
+    values = np.asarray(draws[:, :, chosen], float)
+    rhat, ess = float("nan"), float("nan")
+    # Fewer draws cannot be split into two chains of two.
+    if length >= 4:
+        # Chains that never moved divide by zero; the result says so.
+        with np.errstate(all="ignore"):
+            ess = float(np.min(array_stats.ess(values, chain_axis=0, draw_axis=1)))
+            if num_chains > 1:
+                rhat = float(np.max(array_stats.rhat(values, chain_axis=0, draw_axis=1)))
+    total = num_chains * length
+    return ChainDiagnostics(num_chains, total, rhat, ess / total, exact, divergences)
 
 
 def ess_fraction(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
@@ -112,12 +158,14 @@ def pareto_smooth(log_weights: ArrayLike) -> tuple[np.ndarray, float]:
 class Verdict(NamedTuple):
     """What a user should do with the draws, in words."""
 
-    name: str  # "trustworthy", "use the weights" or "do not use"
+    name: str  # "trustworthy", "use the weights", "no proof of quality" or "do not use"
     advice: str
 
 
-def verdict(found: Diagnostics, second: SecondOpinion | None = None) -> Verdict:
+def verdict(found: Diagnostics | ChainDiagnostics, second: SecondOpinion | None = None) -> Verdict:
     """A plain reading of the diagnostics."""
+    if isinstance(found, ChainDiagnostics):
+        return _verdict_on_chains(found)
     if not np.isfinite([found.elbo, found.log_evidence, found.ess_fraction]).all():
         return Verdict("do not use", "some weights are not finite: run target.check(key=…)")
     if np.isnan(found.khat):
@@ -157,3 +205,34 @@ def _mass_is_missing(found: Diagnostics, second: SecondOpinion) -> bool:
     beyond_noise = gap > 2.0 * second.eubo_se
     shifted = second.mean_shift > 4.0 * second.mean_shift_noise
     return not np.isfinite(gap) or (gap > _FAR and beyond_noise) or shifted
+
+
+def _verdict_on_chains(found: ChainDiagnostics) -> Verdict:
+    if found.num_draws == 1:
+        return Verdict(
+            "no proof of quality",
+            "one point tells nothing of the posterior's width: follmer.fit for draws with weights",
+        )
+    longer = "run longer (num_iterations= or num_samples=)"
+    if found.num_chains > 1 and not found.rhat < _DISAGREE:
+        return Verdict("do not use", f"the chains disagree: {longer}, with more burn-in")
+    effective = found.ess_fraction * found.num_draws
+    if not effective >= _TOO_FEW:
+        return Verdict("do not use", f"the draws repeat each other: {longer}, or with larger steps")
+    if not found.exact:
+        return Verdict(
+            "no proof of quality",
+            "the steps are not corrected, and no diagnostic shows their bias: see whether the "
+            "moments stay with a smaller step_size; follmer.fit for draws with weights",
+        )
+    if found.num_chains == 1:
+        return Verdict("no proof of quality", "one chain has none to agree with: num_chains=4")
+    if found.divergences:
+        return Verdict(
+            "no proof of quality",
+            f"{found.divergences} trajectories diverged, so parts of the posterior may be missing: "
+            "other coordinates, or a higher target_acceptance",
+        )
+    if found.rhat > _AGREE or effective < _ENOUGH:
+        return Verdict("no proof of quality", f"the chains nearly agree: {longer}")
+    return Verdict("trustworthy", "the chains agree with each other, in what they have found")

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Int, Key, PRNGKeyArray, PyTree
-from tqdm.auto import tqdm
 
 from follmer.checkpoint import Checkpoint, Run
 from follmer.checks import as_key, positive_int
@@ -21,7 +20,9 @@ from follmer.diagnostics import ess_fraction
 from follmer.errors import InputError, NonFiniteError, options_checked, unknown_option
 from follmer.nsfs import NSFS, Info, State, algorithm_options
 from follmer.objectives import BridgeMatching
-from follmer.posterior import DRAWS_AT_ONCE, Flow, Posterior, draw
+from follmer.posterior import Posterior
+from follmer.progress import Bar, Pace
+from follmer.samplers import DRAWS_AT_ONCE, Flow, draw
 from follmer.targets import Affine, Target
 from follmer.warmup import Start, warm_up
 
@@ -31,9 +32,6 @@ _MAX_SKIPPED_IN_A_ROW = 50
 _SMALLEST_GAIN = 1e-3
 # Weights this even, twice in a row, leave nothing to learn.
 _EVEN = 0.99
-# The device is asked for about this many seconds of work at a time.
-_SECONDS_PER_CALL = 0.5
-
 
 # The authors' own setting: `fit(target, key=key, **PAPER)`. It keeps variance `gamma` around a mean
 # and does not reach the posterior; their gamma was picked per experiment from .5² … .01².
@@ -161,7 +159,7 @@ def _train(
     run = saved.load(state) if saved.exists else Run.start(state)
     loop = _Loop(algorithm, train_key, evaluation_key, chunk_size, run.state)
     notes = []
-    with _Bar(algorithm.num_iterations, run.iteration, progress) as bar:
+    with Bar(algorithm.num_iterations, done=run.iteration, visible=progress) as bar:
         try:
             while not _finished(run, algorithm.num_iterations, patience):
                 run = _judge(loop.chunk(run, bar))
@@ -201,20 +199,20 @@ class _Loop:
         self.latest = state  # newer than the run's own when a chunk is cut short
         self._advance = jax.jit(self._advance_on_device)  # traced once: the count is an argument
         self._weigh = jax.jit(self._weigh_on_device)
-        self._pace = 1
+        self._pace = Pace()
 
-    def chunk(self, run: Run, bar: "_Bar") -> Run:
+    def chunk(self, run: Run, bar: Bar) -> Run:
         """Train up to the next multiple of the chunk size, then evaluate the averaged drift."""
         data = self.algorithm.target.data
         state, infos = run.state, list[Info]()
         end = min(run.iteration + self.chunk_size, self.algorithm.num_iterations)
         done = run.iteration
         while done < end:
-            count = min(self._pace, end - done)
+            count = min(self._pace.count, end - done)
             began = time.perf_counter()
             state, info = self._advance(state, self.train_key, data, count)
             info = jax.tree.map(lambda values, n=count: np.asarray(values)[:n], info)
-            self._set_pace(count, time.perf_counter() - began, first=not infos)
+            self._pace.took(count, time.perf_counter() - began)
             infos.append(info)
             done += count
             self.latest = state
@@ -223,14 +221,6 @@ class _Loop:
         bar.show(elbo=elbo, ess=ess)
         info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
         return run.extended(state, info, elbo=elbo, elbo_se=elbo_se, ess=ess)
-
-    def _set_pace(self, count: int, seconds: float, first: bool) -> None:
-        # The first call compiles, so it says nothing about speed.
-        if not first or self._pace > 1:
-            per_iteration = seconds / count
-            self._pace = int(np.clip(_SECONDS_PER_CALL / per_iteration, 1, 4 * self._pace))
-        else:
-            self._pace = 2
 
     def _advance_on_device(
         self, state: State, key: PRNGKeyArray, data: PyTree, count: Int[Array, ""]
@@ -266,32 +256,6 @@ class _Loop:
             return self.algorithm.simulate(average, path_key[None], None, batch)[1][0]
 
         return jax.vmap(log_weight)(keys)
-
-
-class _Bar:
-    """tqdm, off the device."""
-
-    def __init__(self, total: int, done: int, visible: bool):
-        # Left out when visible, so that the variable TQDM_DISABLE is heeded.
-        hidden = {} if visible else {"disable": True}
-        self._bar = tqdm(total=total, initial=done, desc="follmer", unit="it", **hidden)
-        self._shown: dict[str, str] = {}
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def advance(self, count: int, **values: float) -> None:
-        self._bar.update(count)
-        self.show(**values)
-
-    def show(self, **values: float) -> None:
-        names = {"loss": "loss", "elbo": "ELBO", "ess": "ESS"}
-        for name, value in values.items():
-            self._shown[names[name]] = f"{value:.0%}" if name == "ess" else f"{value:.4g}"
-        self._bar.set_postfix(self._shown)
 
 
 def _check_options(options: dict[str, Any]) -> None:

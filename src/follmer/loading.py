@@ -14,8 +14,9 @@ from follmer.diagnostics import SecondOpinion
 from follmer.errors import FileError, InputError, options_checked
 from follmer.nsfs import NSFS
 from follmer.paths import Drift, Grid
-from follmer.posterior import FILE_KIND, AbstractSampler, Flow, Posterior
-from follmer.targets import Affine, Target
+from follmer.posterior import FILE_KIND, Posterior
+from follmer.samplers import AbstractSampler, Flow, StoredDraws
+from follmer.targets import Affine, Target, as_target
 from follmer.trees import from_arrays
 
 
@@ -28,8 +29,7 @@ def load(
     A drift or grid of your own is code and not in the file: pass it again.
     """
     path = Path(path)
-    if not isinstance(target, Target):
-        raise InputError(f"target is {type(target).__name__}, not a follmer.Target.")
+    target = as_target(target)
     header, arrays = storage.read(path, FILE_KIND)
     if header["space"] != target.space.describe():
         raise FileError(
@@ -89,7 +89,16 @@ def _rebuild_flow(target: Target, settings: dict[str, Any], arrays: dict[str, np
     return Flow(algorithm, from_arrays(like, arrays, "parameter"))
 
 
+def _rebuild_chains(
+    target: Target, settings: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> StoredDraws:
+    draws = arrays["draws"]
+    like = np.zeros((*draws.shape[:2], target.dim), target.dtype)
+    return StoredDraws(np.asarray(from_arrays(like, {"draws0": draws}, "draws")), **settings)
+
+
 _REBUILD: dict[str, Callable[[Target, dict[str, Any], dict[str, np.ndarray]], AbstractSampler]] = {
     "nsfs": _rebuild_flow,
+    "chains": _rebuild_chains,
     "mc_sfs": lambda target, settings, _: HeatSemigroupSampler(target, **settings),
 }

@@ -20,6 +20,7 @@ from follmer.checks import as_key, fraction, positive_float, positive_int
 from follmer.drifts import build_drift, checked_drift, guide, is_tracked, track
 from follmer.errors import InputError, closest, options_checked
 from follmer.objectives import AbstractReplay, Objective, Problem, as_objective
+from follmer.optimizers import as_optimizer
 from follmer.paths import (
     STEPS,
     Diffusion,
@@ -31,7 +32,7 @@ from follmer.paths import (
     grid_times,
     simulate,
 )
-from follmer.targets import Target, random_batch
+from follmer.targets import Target, as_target, checked_batch_size, random_batch
 
 
 class State(NamedTuple):
@@ -102,11 +103,7 @@ class NSFS:
     average_decay: float = 0.99
 
     def __post_init__(self) -> None:
-        if not isinstance(self.target, Target):
-            raise InputError(
-                f"target is {type(self.target).__name__}, not a follmer.Target.",
-                hint="follmer.Target(log_density, like=…)",
-            )
+        as_target(self.target)
         for name in ("num_steps", "num_paths", "num_iterations"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("gamma", "clip_norm"):
@@ -115,11 +112,7 @@ class NSFS:
         if not callable(self.learning_rate):
             rate = positive_float("learning_rate", self.learning_rate)
             object.__setattr__(self, "learning_rate", rate)
-        if not isinstance(self.optimizer, optax.GradientTransformation | None):
-            raise InputError(
-                f"optimizer is {type(self.optimizer).__name__}, not an Optax optimiser.",
-                hint="optimizer=optax.adam(1e-3), called with its rate",
-            )
+        as_optimizer(self.optimizer, self.learning_rate, self.num_iterations)
         as_objective(self.objective)
         if self.step_rule not in STEPS:
             raise InputError(
@@ -127,7 +120,8 @@ class NSFS:
                 hint=closest(str(self.step_rule), STEPS),
             )
         self._diffusion(None)
-        self._check_batch_size()
+        size = checked_batch_size(self.batch_size, self.target.num_data)
+        object.__setattr__(self, "batch_size", size)
         options = checked_drift(self.drift, self.drift_options, self.target.dim, self.target.dtype)
         object.__setattr__(self, "drift_options", options)
 
@@ -256,18 +250,11 @@ class NSFS:
 
     def random_batch(self, key: PRNGKeyArray, data: PyTree) -> PyTree:
         """The batch of one training step: random rows, or all the data."""
-        if self.batch_size is None or self.target.num_data in (None, self.batch_size):
-            return data
         return random_batch(key, data, self.target.num_data, self.batch_size)
 
     @functools.cached_property
     def _optimizer(self) -> optax.GradientTransformation:
-        optimizer = self.optimizer
-        if optimizer is None:
-            rate = self.learning_rate
-            if not callable(rate):
-                rate = optax.cosine_decay_schedule(rate, self.num_iterations)
-            optimizer = optax.adam(rate)
+        optimizer = as_optimizer(self.optimizer, self.learning_rate, self.num_iterations)
         clipped = optax.chain(optax.clip_by_global_norm(self.clip_norm), optimizer)
         # Never give in to non-finite gradients: `fit` reads the counters and raises.
         return optax.apply_if_finite(clipped, max_consecutive_errors=jnp.iinfo(jnp.int32).max)
@@ -335,23 +322,6 @@ class NSFS:
             return parameters
         states = problem.simulate(drift, key).states
         return _split(track(drift, problem.diffusion.starts, states))[0]
-
-    def _check_batch_size(self) -> None:
-        if self.batch_size is None:
-            return
-        size = positive_int("batch_size", self.batch_size)
-        object.__setattr__(self, "batch_size", size)
-        if self.target.num_data is None:
-            raise InputError(
-                "batch_size was given, but the target has no data.",
-                cause="the target was built from a log density",
-                hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
-            )
-        if size > self.target.num_data:
-            raise InputError(
-                f"batch_size={size} exceeds the {self.target.num_data} data points.",
-                hint="batch_size=None to use all of them",
-            )
 
 
 NSFS.__init__ = options_checked(NSFS.__init__)  # type: ignore[method-assign]

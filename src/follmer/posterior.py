@@ -1,24 +1,29 @@
 """What fit returns: draws, weights, evidence, a summary in words, files."""
 
-import abc
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
-from tqdm.auto import tqdm
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import storage
 from follmer.audit import second_opinion
 from follmer.checks import as_key, positive_int
-from follmer.diagnostics import Diagnostics, SecondOpinion, diagnose, pareto_smooth
+from follmer.diagnostics import (
+    ChainDiagnostics,
+    Diagnostics,
+    SecondOpinion,
+    pareto_smooth,
+)
 from follmer.errors import InputError, options_checked
-from follmer.nsfs import NSFS, Draws
+from follmer.nsfs import Draws
 from follmer.resampling import systematic
+from follmer.samplers import AbstractSampler, Flow
 from follmer.summary import summarise
 from follmer.targets import Target
 from follmer.targets.space import named_leaves
@@ -29,54 +34,16 @@ if TYPE_CHECKING:
 
 FILE_KIND = "posterior"
 
-# Draws made at once; bounds memory, does not change the draws.
-DRAWS_AT_ONCE = 256
-
-
-class AbstractSampler(eqx.Module):
-    """What stands behind a posterior: one weighted, unconstrained draw per key."""
-
-    kind: eqx.AbstractClassVar[str]
-
-    @abc.abstractmethod
-    def draw(
-        self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
-        """Draws and log weights; a pure function, compiled by the posterior."""
-
-    @abc.abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Settings that a file keeps."""
-
-    @abc.abstractmethod
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays that a file keeps."""
-
-
-class Flow(AbstractSampler):
-    """A trained N-SFS: the algorithm and its drift's parameters."""
-
-    algorithm: NSFS
-    parameters: PyTree
-    kind: ClassVar[str] = "nsfs"
-
-    def draw(
-        self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
-        return self.algorithm.simulate(self.parameters, keys, num_steps, data)
-
-    def describe(self) -> dict[str, Any]:
-        return self.algorithm.describe()
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return to_arrays(self.parameters, "parameter")
-
 
 class Posterior:
     """Draws of a target by forward simulation, each with an exact importance weight.
 
     `sample` and `log_weights` with the same key, number and `num_steps` belong together.
     `history` holds the training curves (empty where nothing was trained).
+
+    Behind the same face may stand the stored draws of Markov chains (`follmer.sgld`,
+    `follmer.nuts`) or one point (`follmer.sgd`). They have no importance weights and no evidence:
+    all draws count equally, and `diagnostics` tells how far the chains agree.
     """
 
     def __init__(
@@ -111,13 +78,20 @@ class Posterior:
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> Float[Array, " draws"]:
         """The exact log importance weights of `sample(num_samples, key=key)`; E[exp] = Z."""
+        if not self.sampler.weighs:
+            raise InputError(
+                "draws of a Markov chain carry no importance weights.",
+                cause="the posterior was made by follmer.sgld, sgd or nuts",
+                hint="sample() or expectation(), where all draws count equally; follmer.fit for "
+                "weights and evidence",
+            )
         return self.flat_sample(num_samples, key=key, num_steps=num_steps)[1]
 
     @options_checked
     def weighted_sample(
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> Draws:
-        """Draws and their log weights together."""
+        """Draws and their log weights together; equal ones for draws of Markov chains."""
         x, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
         return Draws(_constrain(self.target, x), log_weights)
 
@@ -149,12 +123,15 @@ class Posterior:
     ) -> PyTree:
         """Unweighted draws chosen from weighted ones (`num_proposals`, by default 4 times as many).
 
-        Removes the bias of plain draws where the weights are sound; draws may repeat.
+        Removes the bias of plain draws where the weights are sound; draws may repeat. Without
+        weights to choose by, it is `sample`.
         """
         num_samples = positive_int("num_samples", num_samples)
         if num_proposals is None:
             num_proposals = 4 * num_samples
         positive_int("num_proposals", num_proposals)
+        if not self.sampler.weighs:
+            return self.sample(num_samples, key=key, num_steps=num_steps)
         draw_key, choice_key = jax.random.split(as_key(key))
         proposals = self.weighted_sample(num_proposals, key=draw_key, num_steps=num_steps)
         weights = jnp.asarray(np.exp(pareto_smooth(proposals.log_weights)[0]))
@@ -164,10 +141,13 @@ class Posterior:
     @options_checked
     def diagnostics(
         self, *, key: PRNGKeyArray, num_samples: int = 2048, num_steps: int | None = None
-    ) -> Diagnostics:
-        """ELBO, ln Z with its standard error, ESS and Pareto k̂, from fresh draws."""
-        log_weights = self.log_weights(num_samples, key=key, num_steps=num_steps)
-        return diagnose(log_weights, self.second_opinion)
+    ) -> Diagnostics | ChainDiagnostics:
+        """ELBO, ln Z with its standard error, ESS and Pareto k̂, from fresh draws.
+
+        Of Markov chains: R-hat and ESS, from all stored draws.
+        """
+        log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)[1]
+        return self.sampler.diagnose(log_weights, self.second_opinion)
 
     @options_checked
     def audited(self, *, key: PRNGKeyArray, num_samples: int = 2048) -> "Posterior":
@@ -191,28 +171,44 @@ class Posterior:
     ) -> str:
         """The diagnostics and weighted moments in words, ending in a verdict."""
         draws = self.weighted_sample(num_samples, key=key, num_steps=num_steps)
-        return summarise(draws, self.notes, self.second_opinion)
+        found = self.sampler.diagnose(draws.log_weights, self.second_opinion)
+        return summarise(draws, found, self.notes, self.second_opinion)
 
     @options_checked
     def to_datatree(
-        self, *, key: PRNGKeyArray, num_samples: int = 1000, num_steps: int | None = None
+        self, *, key: PRNGKeyArray, num_samples: int | None = None, num_steps: int | None = None
     ) -> "xarray.DataTree":
-        """An ArviZ DataTree: `posterior` draws, `sample_stats` with `log_weight`, diagnostics."""
+        """An ArviZ DataTree: `posterior` draws, `sample_stats` with `log_weight`, diagnostics.
+
+        1000 draws by default. Of Markov chains, all that are stored, or evenly spaced ones, by
+        chain and without weights.
+        """
         import arviz_base
 
-        draws = self.weighted_sample(num_samples, key=key, num_steps=num_steps)
-        values = {name: np.asarray(leaf)[None] for name, leaf in named_leaves(draws.position)}
-        log_weight = np.asarray(draws.log_weights)[None]
-        return arviz_base.from_dict(
-            {
-                "posterior": values,
-                "sample_stats": {"log_weight": log_weight},
-            },
-            attrs={
-                "posterior": {"inference_library": "follmer"},
-                "sample_stats": diagnose(draws.log_weights, self.second_opinion)._asdict(),
-            },
-        )
+        if num_samples is not None:
+            positive_int("num_samples", num_samples)
+        if num_steps is not None:
+            positive_int("num_steps", num_steps)
+        x, log_weight = self.sampler.by_chain(num_samples, as_key(key), num_steps, self.target.data)
+        position = _constrain(self.target, x.reshape(-1, self.target.dim))
+        found = self.sampler.diagnose(log_weight.ravel(), self.second_opinion)
+        groups = {
+            "posterior": {
+                name: np.asarray(leaf).reshape(*log_weight.shape, *leaf.shape[1:])
+                for name, leaf in named_leaves(position)
+            }
+        }
+        attributes = {"posterior": {"inference_library": "follmer"}}
+        if self.sampler.weighs:
+            groups["sample_stats"] = {"log_weight": np.asarray(log_weight)}
+            attributes["sample_stats"] = found._asdict()
+        else:
+            # Files of ArviZ hold no truth values.
+            attributes["posterior"] |= {name: +value for name, value in found._asdict().items()}
+        with warnings.catch_warnings():
+            # Few draws of many chains are no mistake.
+            warnings.filterwarnings("ignore", "Found chain dimension to be longer")
+            return arviz_base.from_dict(groups, attrs=attributes)
 
     @options_checked
     def save(self, path: str | Path) -> None:
@@ -237,26 +233,7 @@ class Posterior:
         count = positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
-        # Chunks of one size, so that any number of draws compiles once.
-        chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
-        keys = jax.random.split(as_key(key), -(-count // chunk) * chunk)
-        parts = []
-        bar = tqdm(total=count, desc="sampling", unit="draw", delay=2, leave=False)
-        with bar:
-            for start in range(0, count, chunk):
-                part = draw(self.sampler, keys[start : start + chunk], num_steps, self.target.data)
-                parts.append(jax.block_until_ready(part))
-                bar.update(min(chunk, count - start))
-        x, log_weights = (jnp.concatenate(columns)[:count] for columns in zip(*parts, strict=True))
-        return x, log_weights
-
-
-@eqx.filter_jit
-def draw(
-    sampler: AbstractSampler, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
-    """The sampler's draws, compiled once for each number of keys."""
-    return sampler.draw(keys, num_steps, data)
+        return self.sampler.sample(count, as_key(key), num_steps, self.target.data)
 
 
 @eqx.filter_jit

@@ -2,29 +2,57 @@
 
 import numpy as np
 
-from follmer.diagnostics import SecondOpinion, diagnose, pareto_smooth, verdict
+from follmer.diagnostics import (
+    ChainDiagnostics,
+    Diagnostics,
+    SecondOpinion,
+    pareto_smooth,
+    verdict,
+)
 from follmer.nsfs import Draws
 from follmer.targets.space import named_leaves
 
 _MAX_ROWS = 20
 
 
-def summarise(draws: Draws, notes: tuple[str, ...], second: SecondOpinion | None = None) -> str:
+def summarise(
+    draws: Draws,
+    found: Diagnostics | ChainDiagnostics,
+    notes: tuple[str, ...],
+    second: SecondOpinion | None = None,
+) -> str:
     """Weighted means and sds, then the diagnostics, then what to do."""
-    found = diagnose(draws.log_weights, second)
     weights = np.exp(pareto_smooth(draws.log_weights)[0])
     judged = verdict(found, second)
     lines = [*_moments(draws, weights), ""]
-    lines += [
-        f"{'ELBO':<10}{found.elbo:>12.4f}   lower bound on ln Z",
-        f"{'ln Z':<10}{found.log_evidence:>12.4f}   ± {found.log_evidence_se:.4f}",
-        *_upper_bound(second),
-        f"{'ESS':<10}{found.ess_fraction:>12.1%}   of {weights.size} draws",
-        f"{'Pareto k':<10}{found.khat:>12.2f}   weights are sound below 0.7",
-    ]
+    if isinstance(found, ChainDiagnostics):
+        lines += _of_chains(found)
+    else:
+        lines += _of_weights(found, second, weights.size)
     lines += [f"note: {note}" for note in notes]
     lines += ["", f"Verdict: {judged.name}. {judged.advice[0].upper()}{judged.advice[1:]}."]
     return "\n".join(lines)
+
+
+def _of_weights(found: Diagnostics, second: SecondOpinion | None, count: int) -> list[str]:
+    return [
+        f"{'ELBO':<10}{found.elbo:>12.4f}   lower bound on ln Z",
+        f"{'ln Z':<10}{found.log_evidence:>12.4f}   ± {found.log_evidence_se:.4f}",
+        *_upper_bound(second),
+        f"{'ESS':<10}{found.ess_fraction:>12.1%}   of {count} draws",
+        f"{'Pareto k':<10}{found.khat:>12.2f}   weights are sound below 0.7",
+    ]
+
+
+def _of_chains(found: ChainDiagnostics) -> list[str]:
+    if found.num_draws == 1:
+        return [f"{'draws':<10}{1:>12}   a point estimate"]
+    meaning = "chains agree below 1.01" if found.num_chains > 1 else "needs several chains"
+    return [
+        f"{'chains':<10}{found.num_chains:>12}   no weights, no evidence",
+        f"{'R-hat':<10}{found.rhat:>12.3f}   {meaning}",
+        f"{'ESS':<10}{found.ess_fraction:>12.1%}   of {found.num_draws} draws",
+    ]
 
 
 def _upper_bound(second: SecondOpinion | None) -> list[str]:

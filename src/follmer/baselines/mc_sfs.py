@@ -10,13 +10,14 @@ from follmer.checks import positive_float, positive_int
 from follmer.drifts import HeatSemigroup
 from follmer.errors import InputError, closest, options_checked
 from follmer.paths import Diffusion, as_grid, grid_times, simulate
-from follmer.posterior import AbstractSampler, Posterior
-from follmer.targets import Target
+from follmer.posterior import Posterior
+from follmer.samplers import AbstractSimulator
+from follmer.targets import Target, as_target
 
 _VARIANTS = ("gradient", "stein")
 
 
-class HeatSemigroupSampler(AbstractSampler):
+class HeatSemigroupSampler(AbstractSimulator):
     """Paths steered by the Monte-Carlo Föllmer drift, with fresh draws in every step and path.
 
     The drift's own randomness is independent of the path's noise, so the weights stay exact.
@@ -80,8 +81,7 @@ def mc_sfs(
     - `num_samples`: Monte-Carlo draws behind each evaluation of the drift.
     - `variant`: "stein" (needs no gradients) or "gradient".
     """
-    if not isinstance(target, Target):
-        raise InputError(f"target is {type(target).__name__}, not a follmer.Target.")
+    target = as_target(target)
     if variant not in _VARIANTS:
         raise InputError(f"variant={variant!r} is unknown.", hint=closest(str(variant), _VARIANTS))
     grid_times(as_grid(grid), positive_int("num_steps", num_steps))

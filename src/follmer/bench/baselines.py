@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.diagnostics import SecondOpinion, diagnose, verdict
+from follmer import baselines
+from follmer.diagnostics import ChainDiagnostics, SecondOpinion, diagnose, verdict
 from follmer.targets import Target
 
 # One budget for every target.
@@ -141,38 +142,30 @@ def nuts(
     num_warmup: int = NUM_WARMUP,
     num_samples: int = NUM_SAMPLES,
 ) -> Result:
-    """NumPyro's NUTS; the chains know nothing of the evidence."""
-    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-    from numpyro.infer import MCMC, NUTS
-
-    mcmc = MCMC(
-        NUTS(_model(target)),
+    """`follmer.nuts`; the chains know nothing of the evidence."""
+    run_key, draw_key = jax.random.split(key)
+    began = time.perf_counter()
+    posterior = baselines.nuts(
+        target,
+        key=run_key,
         num_warmup=num_warmup,
         num_samples=num_samples,
         num_chains=NUM_CHAINS,
-        chain_method="vectorized",
-        progress_bar=False,
+        progress=False,
     )
-    began = time.perf_counter()
-    mcmc.warmup(key, extra_fields=("num_steps",), collect_warmup=True)
-    num_gradients = int(np.sum(mcmc.get_extra_fields()["num_steps"]))
-    mcmc.run(mcmc.post_warmup_state.rng_key, extra_fields=("num_steps", "diverging"))
-    chains = mcmc.get_samples(group_by_chain=True)["x"]
-    draws = jax.block_until_ready(_reported(target, chains.reshape(-1, target.dim)))
+    draws = jax.block_until_ready(posterior.sample(NUM_CHAINS * num_samples, key=draw_key))
     seconds = time.perf_counter() - began
-    fields = mcmc.get_extra_fields()
-    num_gradients += int(np.sum(fields["num_steps"]))
-    worst = float(np.min(effective_sample_size(np.asarray(chains))))
-    rhat = float(np.max(split_gelman_rubin(np.asarray(chains))))
-    note = f"R-hat {rhat:.2f}"
-    if divergences := int(np.sum(fields["diverging"])):
-        note += f", divergences: {divergences}"
+    found = posterior.diagnostics(key=draw_key)
+    assert isinstance(found, ChainDiagnostics)
+    note = f"R-hat {found.rhat:.2f}"
+    if found.divergences:
+        note += f", divergences: {found.divergences}"
     return Result(
         draws,
         None,
         seconds,
-        num_gradients,
-        ess_fraction=worst / (NUM_CHAINS * num_samples),
+        posterior.gradient_evaluations,
+        ess_fraction=found.ess_fraction,
         note=note,
     )
 

@@ -1,8 +1,16 @@
 """WHAT is sampled: a log density, or prior + likelihood + data, over a pytree of parameters."""
 
 from follmer.targets.affine import Affine
-from follmer.targets.data import random_batch, take
+from follmer.targets.data import checked_batch_size, random_batch, take
 from follmer.targets.preflight import CheckReport
-from follmer.targets.target import Target
+from follmer.targets.target import Target, as_target
 
-__all__ = ["Affine", "CheckReport", "Target", "random_batch", "take"]
+__all__ = [
+    "Affine",
+    "CheckReport",
+    "Target",
+    "as_target",
+    "checked_batch_size",
+    "random_batch",
+    "take",
+]

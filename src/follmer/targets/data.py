@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from follmer.checks import positive_int
 from follmer.errors import InputError
 from follmer.targets.space import leaf_name
 
@@ -62,6 +63,32 @@ def take(data: PyTree, indices: Int[Array, " batch"]) -> PyTree:
     return jax.tree.map(lambda array: array[indices], data)
 
 
-def random_batch(key: PRNGKeyArray, data: PyTree, num_data: int, batch_size: int) -> PyTree:
-    """Rows drawn uniformly with replacement: unbiased, and free of any O(num_data) shuffle."""
+def random_batch(
+    key: PRNGKeyArray, data: PyTree, num_data: int | None, batch_size: int | None
+) -> PyTree:
+    """Rows drawn uniformly with replacement: unbiased, and free of any O(num_data) shuffle.
+
+    All the data, in order, where the batch is to be as large or no size is given.
+    """
+    if batch_size is None or num_data is None or batch_size == num_data:
+        return data
     return take(data, jax.random.randint(key, (batch_size,), 0, num_data))
+
+
+def checked_batch_size(batch_size: Any, num_data: int | None) -> int | None:
+    """A number of rows that the data have; None for all."""
+    if batch_size is None:
+        return None
+    size = positive_int("batch_size", batch_size)
+    if num_data is None:
+        raise InputError(
+            "batch_size was given, but the target has no data.",
+            cause="the target was built from a log density",
+            hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
+        )
+    if size > num_data:
+        raise InputError(
+            f"batch_size={size} exceeds the {num_data} data points.",
+            hint="batch_size=None to use all of them",
+        )
+    return size

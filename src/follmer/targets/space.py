@@ -99,6 +99,18 @@ class Space:
         x = jnp.concatenate(flat).astype(self.dtype)
         return x if self.affine is None else self.affine.inverse(x)
 
+    def spread(self, what: str, prefix: PyTree) -> list[Any]:
+        """One value per leaf, from a tree in which a value may stand for a whole branch."""
+        names = [leaf.name for leaf in self.leaves]
+        try:
+            spread = jax.tree.broadcast(prefix, jax.tree.unflatten(self._treedef, names))
+        except ValueError as error:
+            raise InputError(
+                f"{what} does not fit the tree of `like`: {error}",
+                hint=f"one value for each of the leaves {', '.join(names)}, or one for all",
+            ) from None
+        return jax.tree.leaves(spread)
+
     def leaf_of(self, coordinate: int) -> Leaf:
         """The leaf that a flat coordinate belongs to."""
         return next(leaf for leaf in self.leaves if coordinate < leaf.stop)

@@ -147,6 +147,16 @@ class Target:
             )
 
 
+def as_target(target: Any) -> Target:
+    """The target as it is; an error for anything else."""
+    if isinstance(target, Target):
+        return target
+    raise InputError(
+        f"target is {type(target).__name__}, not a follmer.Target.",
+        hint="follmer.Target(log_density, like=…)",
+    )
+
+
 def _check_form(
     log_density: Any, log_prior: Any, log_likelihood: Any, data: Any, outputs: Any
 ) -> None:

@@ -1,0 +1,50 @@
+"""Long loops on the device, seen from the host: how much to ask for at a time, and a bar."""
+
+import numpy as np
+from tqdm.auto import tqdm
+
+# The device is asked for about this many seconds of work at a time.
+SECONDS_PER_CALL = 0.5
+
+
+class Pace:
+    """How many iterations the next call to the device should run, from how long others took."""
+
+    def __init__(self) -> None:
+        self.count = 1
+        self._compiled = False
+
+    def took(self, count: int, seconds: float) -> None:
+        """Learn from a call of `count` iterations."""
+        # The first call compiles, so it says nothing about speed.
+        if self._compiled:
+            wanted = SECONDS_PER_CALL * count / max(seconds, 1e-9)
+            self.count = int(np.clip(wanted, 1, 4 * self.count))
+        else:
+            self._compiled, self.count = True, 2
+
+
+class Bar:
+    """tqdm, off the device."""
+
+    def __init__(self, total: int, *, done: int = 0, visible: bool = True, name: str = "follmer"):
+        # Left out when visible, so that the variable TQDM_DISABLE is heeded.
+        hidden = {} if visible else {"disable": True}
+        self._bar = tqdm(total=total, initial=done, desc=name, unit="it", **hidden)
+        self._shown: dict[str, str] = {}
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def advance(self, count: int, **values: float) -> None:
+        self._bar.update(count)
+        self.show(**values)
+
+    def show(self, **values: float) -> None:
+        names = {"elbo": "ELBO", "ess": "ESS"}
+        for name, value in values.items():
+            self._shown[names.get(name, name)] = f"{value:.0%}" if name == "ess" else f"{value:.4g}"
+        self._bar.set_postfix(self._shown)
