@@ -107,7 +107,16 @@ def test_the_check_sees_every_form_of_import(source, found):
 
 
 def test_import_follmer_loads_no_heavy_package():
-    heavy = ["numpyro", "arviz_base", "arviz_stats", "matplotlib", "typer", "blackjax", "sklearn"]
+    heavy = [
+        "numpyro",
+        "arviz_base",
+        "arviz_stats",
+        "matplotlib",
+        "typer",
+        "blackjax",
+        "flax",
+        "sklearn",
+    ]
     code = f"import sys, follmer; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120

@@ -9,7 +9,7 @@ from follmer.integrations import from_numpyro
 from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
-from follmer.targets import Affine, Target
+from follmer.targets import Affine, Predictive, Target, from_network, likelihoods, priors
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ __all__ = [
     "InputError",
     "NonFiniteError",
     "Posterior",
+    "Predictive",
     "Report",
     "State",
     "Target",
@@ -32,9 +33,12 @@ __all__ = [
     "diagnostics",
     "drifts",
     "fit",
+    "from_network",
     "from_numpyro",
+    "likelihoods",
     "load",
     "mc_sfs",
     "objectives",
     "paths",
+    "priors",
 ]

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError
@@ -65,3 +66,9 @@ def take(data: PyTree, indices: Int[Array, " batch"]) -> PyTree:
 def random_batch(key: PRNGKeyArray, data: PyTree, num_data: int, batch_size: int) -> PyTree:
     """Rows drawn uniformly with replacement: unbiased, and free of any O(num_data) shuffle."""
     return take(data, jax.random.randint(key, (batch_size,), 0, num_data))
+
+
+def first_place(bad: np.ndarray) -> str:
+    """`row 3, column 1`: the first place where an array of truths is true."""
+    row, *columns = (int(index) for index in np.argwhere(bad)[0])
+    return f"row {row}" + (f", column {', '.join(map(str, columns))}" if columns else "")
