@@ -19,7 +19,7 @@ LAYERS = [
     ["nsfs"],
     ["diagnostics", "calibration"],
     ["audit"],
-    ["summary"],
+    ["summary", "prediction"],
     ["posterior"],
     ["checkpoint"],
     ["fit"],

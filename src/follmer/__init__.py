@@ -9,6 +9,7 @@ from follmer.integrations import from_numpyro
 from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
+from follmer.prediction import Prediction
 from follmer.targets import Affine, Predictive, Target, from_network, likelihoods, priors
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "InputError",
     "NonFiniteError",
     "Posterior",
+    "Prediction",
     "Predictive",
     "Report",
     "State",

@@ -67,8 +67,8 @@ def from_network(
         return prior(theta["net"]) + noise.log_prior(theta["noise_sd"])
 
     def log_likelihood(theta: PyTree, batch: PyTree) -> Float[Array, " rows"]:
-        around, outputs = predictive(theta, batch["x"])
-        return around.log_prob(outputs, batch["y"])
+        outputs = predictive.outputs(theta, batch["x"])
+        return predictive.likelihood_at(theta).log_prob(outputs, batch["y"])
 
     return Target(
         like=like,

@@ -28,12 +28,17 @@ class Predictive(eqx.Module):
     likelihood: AbstractLikelihood | Callable[[PyTree], AbstractLikelihood]
     row_shape: tuple[int, ...] | None = None
 
-    def __call__(self, theta: PyTree, x: Array) -> tuple[AbstractLikelihood, Array]:
-        """The likelihood at theta, and the outputs that its methods take."""
-        outputs = self.outputs(theta, x)
-        if isinstance(self.likelihood, AbstractLikelihood):
-            return self.likelihood, outputs
-        return self.likelihood(theta), outputs
+    def likelihood_at(self, theta: PyTree) -> AbstractLikelihood:
+        """The likelihood, given parameters."""
+        likelihood = self.likelihood
+        if not isinstance(likelihood, AbstractLikelihood):
+            likelihood = likelihood(theta)
+        if not isinstance(likelihood, AbstractLikelihood):
+            raise InputError(
+                f"the predictive's likelihood is {type(likelihood).__name__}.",
+                hint="one of follmer.likelihoods, or a function of theta that returns one",
+            )
+        return likelihood
 
     def outputs_shape(self, theta: PyTree, x: np.ndarray | Array) -> tuple[int, ...]:
         """The shape of the outputs at x; raises InputError where x cannot be taken."""
