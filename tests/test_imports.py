@@ -19,7 +19,7 @@ LAYERS = [
     ["nsfs"],
     ["diagnostics", "calibration"],
     ["audit"],
-    ["summary", "samplers"],
+    ["summary", "samplers", "prediction"],
     ["posterior"],
     ["checkpoint"],
     ["fit"],
@@ -110,7 +110,7 @@ def test_the_check_sees_every_form_of_import(source, found):
 def test_import_follmer_loads_no_heavy_package():
     heavy = [
         *["numpyro", "arviz_base", "arviz_stats", "matplotlib", "typer", "blackjax", "sklearn"],
-        *["scipy", "pooch", "requests", "PIL"],
+        *["scipy", "pooch", "requests", "PIL", "flax"],
     ]
     code = f"import sys, follmer; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run(

@@ -23,7 +23,7 @@ def test_a_snippet_of_the_readme_runs(snippet, monkeypatch):
 
 
 def test_the_readme_has_snippets():
-    assert len(SNIPPETS) == 3
+    assert len(SNIPPETS) == 4
 
 
 @pytest.mark.slow

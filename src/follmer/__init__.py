@@ -9,7 +9,8 @@ from follmer.integrations import from_numpyro
 from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
-from follmer.targets import Affine, Target
+from follmer.prediction import Prediction
+from follmer.targets import Affine, Predictive, Target, from_network, likelihoods, priors
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,8 @@ __all__ = [
     "NonFiniteError",
     "PolynomialDecay",
     "Posterior",
+    "Prediction",
+    "Predictive",
     "Report",
     "State",
     "Target",
@@ -35,13 +38,16 @@ __all__ = [
     "diagnostics",
     "drifts",
     "fit",
+    "from_network",
     "from_numpyro",
+    "likelihoods",
     "load",
     "mc_sfs",
     "metrics",
     "nuts",
     "objectives",
     "paths",
+    "priors",
     "sgd",
     "sgld",
 ]

@@ -52,6 +52,15 @@ def positive_float(name: str, value: Any) -> float:
     raise InputError(f"{name} must be a finite number above 0, not {value!r}.")
 
 
+def positive_floats(name: str, tree: Any) -> None:
+    """Every number of a tree of numbers and arrays is finite and above 0."""
+    for leaf in jax.tree.leaves(tree):
+        if np.ndim(leaf) == 0:
+            positive_float(name, leaf)
+        elif not np.all(np.isfinite(leaf) & (np.asarray(leaf) > 0)):
+            raise InputError(f"{name} must be finite and above 0 throughout, not {leaf!r}.")
+
+
 def fraction(name: str, value: Any) -> float:
     if _is_number(value) and 0 <= float(value) < 1:
         return float(value)

@@ -1,7 +1,7 @@
 """What fit returns: draws, weights, evidence, a summary in words, files."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import storage
@@ -22,6 +23,7 @@ from follmer.diagnostics import (
 )
 from follmer.errors import InputError, options_checked
 from follmer.nsfs import Draws
+from follmer.prediction import Prediction, answer, as_question
 from follmer.resampling import systematic
 from follmer.samplers import AbstractSampler, Flow
 from follmer.summary import summarise
@@ -139,6 +141,35 @@ class Posterior:
         return jax.tree.map(lambda leaf: leaf[chosen], proposals.position)
 
     @options_checked
+    def predict(
+        self,
+        x: ArrayLike,
+        *,
+        key: PRNGKeyArray,
+        num_samples: int = 256,
+        num_steps: int | None = None,
+        batch_size: int = 65536,
+        weighted: bool = False,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        y: ArrayLike | None = None,
+    ) -> Prediction:
+        """The predictive distribution of y at rows x, for targets that say how y is distributed.
+
+        Averages over the draws of `sample(num_samples, key=key)`: plainly, or by their
+        Pareto-smoothed importance weights where `weighted`. With `y`, the log predictive density of
+        every row comes too.
+
+        `batch_size` bounds memory and leaves the answer alone: so many pairs of a draw and a row
+        are held at once, beside the draws and what is returned.
+        """
+        question = as_question(self.target, x, y, quantiles, batch_size)
+        draws, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
+        even = np.full(num_samples, -np.log(num_samples))
+        logs = pareto_smooth(log_weights)[0] if weighted else even
+        thetas = _parameters(self.target, draws)
+        return answer(question, thetas, jnp.asarray(logs, self.target.dtype))
+
+    @options_checked
     def diagnostics(
         self, *, key: PRNGKeyArray, num_samples: int = 2048, num_steps: int | None = None
     ) -> Diagnostics | ChainDiagnostics:
@@ -239,3 +270,8 @@ class Posterior:
 @eqx.filter_jit
 def _constrain(target: Target, x: Float[Array, "draws dim"]) -> PyTree:
     return jax.vmap(target.constrain)(x)
+
+
+@eqx.filter_jit
+def _parameters(target: Target, x: Float[Array, "draws dim"]) -> PyTree:
+    return jax.vmap(target.space.constrain)(x)

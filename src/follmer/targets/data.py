@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from follmer.checks import positive_int
@@ -92,3 +93,9 @@ def checked_batch_size(batch_size: Any, num_data: int | None) -> int | None:
             hint="batch_size=None to use all of them",
         )
     return size
+
+
+def first_place(bad: np.ndarray) -> str:
+    """`row 3, column 1`: the first place where an array of truths is true."""
+    row, *columns = (int(index) for index in np.argwhere(bad)[0])
+    return f"row {row}" + (f", column {', '.join(map(str, columns))}" if columns else "")

@@ -12,6 +12,7 @@ from follmer.checks import as_key
 from follmer.errors import InputError, options_checked
 from follmer.targets.affine import Affine
 from follmer.targets.data import as_data
+from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.space import Space
 
@@ -36,6 +37,7 @@ class Target:
       change of variables is added here.
     - `outputs`: what draws are reported as: a function of the parameter tree, for derived
       quantities or other names. The parameters themselves where left out.
+    - `predictive`: how y is distributed at new rows x; needed by `Posterior.predict` alone.
     """
 
     @options_checked
@@ -49,6 +51,7 @@ class Target:
         log_likelihood: LogLikelihood | None = None,
         data: PyTree = None,
         outputs: Callable[[PyTree], PyTree] | None = None,
+        predictive: Predictive | None = None,
     ):
         _check_form(log_density, log_prior, log_likelihood, data, outputs)
         if like is None:
@@ -67,6 +70,12 @@ class Target:
             self._log_likelihood = log_likelihood
             self.data, self.num_data = as_data(data)
         self._outputs = outputs
+        if not isinstance(predictive, Predictive | None):
+            raise InputError(
+                f"predictive is {type(predictive).__name__}, not a follmer.Predictive.",
+                hint="follmer.Predictive(outputs=…, likelihood=…)",
+            )
+        self.predictive = predictive
         self._check_shapes("log_density" if log_density is not None else "log_prior")
 
     @property

@@ -1,0 +1,125 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from follmer import InputError
+from follmer.targets.likelihoods import (
+    LIKELIHOODS,
+    AbstractLikelihood,
+    Bernoulli,
+    Categorical,
+    Normal,
+    Poisson,
+    as_likelihood,
+)
+
+LOGITS = np.array([-1.3, 0.2, 2.5])
+
+
+def test_a_normal_likelihood_sums_the_outputs_of_a_row(x64):
+    outputs, y = np.arange(6.0).reshape(3, 2), np.ones((3, 2))
+    expected = stats.norm.logpdf(y, outputs, [0.5, 2.0]).sum(1)
+    found = Normal(np.array([0.5, 2.0])).log_prob(outputs, y)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "reference"),
+    [
+        (Normal(0.5), stats.norm(LOGITS, 0.5)),
+        (Bernoulli(), stats.bernoulli(1 / (1 + np.exp(-LOGITS)))),
+        (Poisson(), stats.poisson(np.exp(LOGITS))),
+    ],
+    ids=["normal", "bernoulli", "poisson"],
+)
+def test_a_likelihood_is_the_distribution_it_is_named_after(likelihood, reference, x64):
+    y = np.array([0.0, 1.0, 1.0])
+    log_prob = reference.logpdf if isinstance(likelihood, Normal) else reference.logpmf
+    np.testing.assert_allclose(likelihood.log_prob(LOGITS, y), log_prob(y), rtol=1e-10)
+    np.testing.assert_allclose(likelihood.mean(jnp.asarray(LOGITS)), reference.mean(), rtol=1e-10)
+    np.testing.assert_allclose(likelihood.variance(jnp.asarray(LOGITS)), reference.var(), rtol=1e-9)
+    if likelihood.cdf(LOGITS, y) is not None:
+        points = np.array([-0.5, 2.0, 9.5])
+        np.testing.assert_allclose(likelihood.cdf(LOGITS, points), reference.cdf(points), rtol=1e-7)
+
+
+def test_a_categorical_likelihood_is_the_softmax(x64):
+    outputs, y = np.array([[0.0, 1.0, -1.0], [2.0, 0.0, 0.0]]), np.array([2, 0])
+    p = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
+    np.testing.assert_allclose(
+        Categorical().log_prob(jnp.asarray(outputs), jnp.asarray(y)), np.log(p[[0, 1], y])
+    )
+    np.testing.assert_allclose(Categorical().probabilities(outputs), p)
+    np.testing.assert_allclose(Categorical().variance(outputs), p * (1 - p))
+
+
+def test_class_probabilities_are_those_of_the_likelihood(x64):
+    probabilities = Bernoulli().probabilities(LOGITS)
+    np.testing.assert_allclose(jnp.sum(probabilities, -1), 1.0)
+    for label in (0, 1):
+        log_prob = Bernoulli().log_prob(LOGITS, np.full(3, label))
+        np.testing.assert_allclose(np.log(probabilities[:, label]), log_prob)
+
+
+@pytest.mark.parametrize("outputs", [-200.0, 200.0])
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Poisson()], ids=["bernoulli", "poisson"])
+def test_extreme_logits_leave_gradients_numbers(likelihood, outputs):
+    for y in (0.0, 1.0):
+        gradient = jax.grad(lambda o, y=y: likelihood.log_prob(o[None], jnp.array([y]))[0])(
+            jnp.float32(outputs)
+        )
+        assert not jnp.isnan(gradient)
+
+
+def test_the_prior_of_inferred_noise_is_half_normal(x64):
+    expected = stats.halfnorm(scale=0.7).logpdf(1.1)
+    np.testing.assert_allclose(Normal(sd_scale=0.7).log_prior(1.1), expected, rtol=1e-12)
+
+
+def test_inferred_noise_has_no_value_by_itself():
+    with pytest.raises(InputError, match="inferred"):
+        Normal().log_prob(LOGITS, LOGITS)
+
+
+@pytest.mark.parametrize("sd", [0.0, -1.0, np.nan, "known", np.array([1.0, 0.0])])
+def test_a_noise_must_be_positive(sd):
+    with pytest.raises(InputError, match="sd must be"):
+        Normal(sd)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "shape", "message"),
+    [
+        (Bernoulli(), [0, 1, 2], (3,), "holds 2 in row 2"),
+        (Bernoulli(), [1, -1, 1], (3,), r"-1 in row 1.*\n.*y \+ 1"),
+        (Bernoulli(), [[0, 1], [0, 3]], (2, 2), "row 1, column 1"),
+        (Categorical(), [0, 1, 3], (3, 3), "3 in row 2.*labels 0, …, 2"),
+        (Categorical(), [0.5, 1, 2], (3, 3), "0.5 in row 0"),
+        (Categorical(), np.eye(3), (3, 3), "one-hot"),
+        (Categorical(), [0, 1, 1], (3,), "one logit per class"),
+        (Poisson(), [0, 1.5, 2], (3,), "1.5 in row 1.*a count"),
+        (Poisson(), [0, -1, 2], (3,), "-1 in row 1"),
+        (Normal(1.0), np.zeros((3, 2)), (3,), r"shape \(3, 2\).*\(3,\)"),
+    ],
+)
+def test_observations_that_cannot_be_are_named(likelihood, y, shape, message):
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        likelihood.observed(np.asarray(y), shape)
+
+
+def test_a_single_column_of_y_is_one_number_per_row():
+    for likelihood, shape in [(Normal(1.0), (3,)), (Bernoulli(), (3,)), (Categorical(), (3, 2))]:
+        observed = likelihood.observed(np.array([[0.0], [1.0], [1.0]]), shape)
+        np.testing.assert_array_equal(observed, [0, 1, 1])
+
+
+def test_likelihoods_go_by_name_or_by_themselves():
+    own = Normal(0.3)
+    assert as_likelihood(own) is own
+    assert all(isinstance(as_likelihood(name), AbstractLikelihood) for name in LIKELIHOODS)
+    with pytest.raises(InputError, match="'poisson'"):
+        as_likelihood("poison")
+    with pytest.raises(InputError, match="calling it"):
+        as_likelihood(Bernoulli)
