@@ -27,6 +27,7 @@ LAYERS = [
     ["loading"],
     ["integrations"],
     ["datasets", "metrics"],
+    ["experiments"],
     ["bench"],
     ["demo"],
     ["cli"],

@@ -28,9 +28,9 @@ def nuts(
 ) -> Posterior:
     """Exact draws by Hamiltonian trajectories of adaptive length. Needs BlackJAX.
 
-    For small targets: every draw takes up to 1023 gradients of all the data, so thousands of
-    dimensions or 10⁵ data points take hours. Chains seldom cross between separate modes. Nothing is
-    refused.
+    For small targets: every draw takes up to 1023 gradients of all the data, and all draws are kept
+    in memory. Chains seldom cross between separate modes, and when none has found a mode they agree
+    all the same. No target is refused.
 
     **Arguments:**
 

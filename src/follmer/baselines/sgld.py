@@ -32,8 +32,8 @@ def sgld(
 
     Each iteration moves the unconstrained coordinates by x ← x + (λ/2) ∇ln p(x) + √λ ξ, with fresh
     standard normal ξ every time and the gradient of a mini-batch, scaled to all the data. Nothing
-    corrects for the length of the steps, so the draws are biased by about λ and by the batches'
-    noise, and come with no proof of quality: for small steps they mix slowly.
+    corrects for the length of the steps: long ones bias the draws, as does the batches' noise, and
+    short ones mix slowly. The draws come with no proof of quality.
 
     **Arguments:**
 

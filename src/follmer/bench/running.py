@@ -10,19 +10,19 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from follmer.bench.baselines import BASELINES, Result, weighted
-from follmer.bench.targets import CASES, Case, Regression
+from follmer.bench.targets import CASES, Case
 from follmer.diagnostics import pareto_smooth
 from follmer.errors import InputError, closest
+from follmer.experiments.gaussian_mixture import FOUND, mode_masses
+from follmer.experiments.linear_regression import NUM_DRAWS as NUM_PREDICTIVE_DRAWS
+from follmer.experiments.linear_regression import Regression
 from follmer.fit import fit
 from follmer.targets import Target
 
 METHODS = ("follmer", *BASELINES)
 POSTERIORDB_METHODS = ("follmer", "nuts", "mean_field")
 NUM_DRAWS = 10_000
-# A mode is found with this share of its weight.
-_FOUND = 0.25
-# Predictions are made by this many draws, and their errors averaged over this many sets.
-_PREDICTIVE_DRAWS = 100
+# Errors of predictions are averaged over this many sets of draws.
 _PREDICTIVE_SETS = 10
 
 Progress = Callable[[str], object]
@@ -136,33 +136,14 @@ def default_fit(target: Target, key: PRNGKeyArray) -> Result:
     )
 
 
-def mode_weights(result: Result, modes: np.ndarray) -> np.ndarray:
-    """The draws' weight in each mode's basin: the points nearer to it than to any other."""
-    draws, weights = _flat(result.draws), _weights(result)
-    distances = np.stack([np.sum((draws - mode) ** 2, axis=1) for mode in modes])
-    return np.bincount(np.argmin(distances, axis=0), weights, minlength=len(modes))
-
-
 def predictive_ratio(result: Result, known: Regression, rng: np.random.Generator) -> float:
     """Errors of predictions by 100 draws over those by 100 exact draws, the worse of two."""
-    mean, factor = known.posterior()
-    rows = known.test_rows
-    true_mean, true_sd = rows @ mean, np.sqrt(np.sum((rows @ factor) ** 2, axis=1))
-
-    def errors(draws: np.ndarray) -> list[float]:
-        values = draws @ rows.T
-        return [
-            _rmse(values.mean(axis=0), true_mean),
-            _rmse(values.std(axis=0, ddof=1), true_sd),
-        ]
-
     draws, weights = _flat(result.draws), _weights(result)
-    own, exact = [], []
-    for chosen in np.array_split(rng.permutation(len(draws)), _PREDICTIVE_SETS):
-        own.append(errors(draws[_resampled(chosen, weights[chosen], rng)]))
-        noise = rng.normal(size=(_PREDICTIVE_DRAWS, len(mean)))
-        exact.append(errors(mean + noise @ factor.T))
-    return float(np.max(np.mean(own, axis=0) / np.mean(exact, axis=0)))
+    own = [
+        known.errors(draws[_resampled(chosen, weights[chosen], rng)])
+        for chosen in np.array_split(rng.permutation(len(draws)), _PREDICTIVE_SETS)
+    ]
+    return float(np.max(np.mean(own, axis=0) / np.array(known.exact_errors(rng))))
 
 
 def _records(
@@ -239,8 +220,8 @@ def _known(case: Case, result: Result, record: Record) -> dict[str, Any]:
     fields = _shared(result, record)
     if case.modes is not None:
         modes = case.modes()
-        masses, share = mode_weights(result, modes), 1 / len(modes)
-        fields["modes_found"] = f"{np.sum(masses >= _FOUND * share)} of {len(modes)}"
+        masses, share = mode_masses(_flat(result.draws), modes, _weights(result)), 1 / len(modes)
+        fields["modes_found"] = f"{np.sum(masses >= FOUND * share)} of {len(modes)}"
         fields["mode_weight_error"] = float(np.max(np.abs(masses - share)))
     if case.regression is not None:
         rng = np.random.default_rng(0)
@@ -285,13 +266,9 @@ def _weights(result: Result) -> np.ndarray:
 
 def _resampled(chosen: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """100 of the chosen, systematically by weight."""
-    points = (np.arange(_PREDICTIVE_DRAWS) + rng.uniform()) / _PREDICTIVE_DRAWS
+    points = (np.arange(NUM_PREDICTIVE_DRAWS) + rng.uniform()) / NUM_PREDICTIVE_DRAWS
     places = np.searchsorted(np.cumsum(weights / weights.sum()), points)
     return chosen[np.minimum(places, len(chosen) - 1)]
-
-
-def _rmse(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((one - other) ** 2)))
 
 
 def _check_names(kind: str, names: Sequence[str], known: Collection[str]) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import io
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,10 @@ import jax.scipy.stats as stats
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from follmer.datasets import load
 from follmer.datasets.files import read
+from follmer.experiments import a9a, step_function
+from follmer.experiments.gaussian_mixture import FOUR_MODES, TWO_MODES, mixture
+from follmer.experiments.linear_regression import DIMS, Regression, linear_regression, regression
 from follmer.targets import Target
 
 
@@ -30,44 +32,10 @@ class Case:
     log_evidence: float | None = None
     approximate: bool = False
     modes: Callable[[], np.ndarray] | None = None
-    regression: Callable[[], "Regression"] | None = None
+    regression: Callable[[], Regression] | None = None
 
     def true_log_evidence(self) -> float | None:
         return self.log_evidence if self.regression is None else self.regression().log_evidence()
-
-
-class Regression(NamedTuple):
-    """y = rows·θ + noise of known sd, θ ~ N(0, I): everything is known in closed form."""
-
-    rows: np.ndarray
-    y: np.ndarray
-    test_rows: np.ndarray
-    noise_sd: float
-
-    def log_evidence(self) -> float:
-        """ln N(y; 0, rows rowsᵀ + noise_sd² I)."""
-        covariance = self.rows @ self.rows.T + self.noise_sd**2 * np.eye(len(self.y))
-        factor = np.linalg.cholesky(covariance)
-        whitened = np.linalg.solve(factor, self.y)
-        log_det = 2 * np.sum(np.log(np.diag(factor)))
-        return float(-0.5 * (whitened @ whitened + log_det + len(self.y) * np.log(2 * np.pi)))
-
-    def posterior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Its mean, and a matrix L with covariance L Lᵀ."""
-        precision = np.eye(self.rows.shape[1]) + self.rows.T @ self.rows / self.noise_sd**2
-        factor = np.linalg.inv(np.linalg.cholesky(precision)).T
-        return factor @ (factor.T @ (self.rows.T @ self.y)) / self.noise_sd**2, factor
-
-
-def mixture(means: np.ndarray, variance: float) -> Target:
-    """Equal normals of one variance, normalised."""
-    centres = jnp.asarray(means)
-
-    def log_density(x: Float[Array, " dim"]) -> Float[Array, ""]:
-        terms = jnp.sum(stats.norm.logpdf(x, centres, np.sqrt(variance)), axis=1)
-        return jax.nn.logsumexp(terms) - np.log(len(means))
-
-    return Target(log_density, like=jnp.zeros(means.shape[1]))
 
 
 def gaussian(mean: np.ndarray, covariance: np.ndarray) -> Target:
@@ -100,32 +68,8 @@ def ill_conditioned(dim: int = 20) -> Target:
     return gaussian(np.ones(dim), (rotation * np.geomspace(1e-3, 1e3, dim)) @ rotation.T)
 
 
-@functools.cache
-def regression(num_features: int) -> Regression:
-    """The paper's: x ~ N(0, I), as many rows as parameters, y = 1ᵀx + 1 + .2 ε, a bias column."""
-    rng = np.random.default_rng(num_features)
-    size = num_features + 1
-    rows, test_rows = (
-        np.column_stack([rng.normal(size=(size, num_features)), np.ones(size)]) for _ in range(2)
-    )
-    noise_sd = 0.2
-    y = rows.sum(axis=1) + noise_sd * rng.normal(size=size)
-    return Regression(rows, y, test_rows, noise_sd)
-
-
-def linear_regression(num_features: int) -> Target:
-    known = regression(num_features)
-
-    def log_likelihood(w: Float[Array, " dim"], batch: PyTree) -> Float[Array, " batch"]:
-        rows, y = batch
-        return stats.norm.logpdf(y, rows @ w, known.noise_sd)
-
-    return Target(
-        log_prior=lambda w: jnp.sum(stats.norm.logpdf(w)),
-        log_likelihood=log_likelihood,
-        data=(jnp.asarray(known.rows), jnp.asarray(known.y)),
-        like=jnp.zeros(known.rows.shape[1]),
-    )
+def _linear_regression(num_features: int) -> Target:
+    return linear_regression(regression(num_features, 0))
 
 
 def double_well() -> Target:
@@ -175,18 +119,6 @@ def breast_cancer() -> Target:
     return logistic(np.array([row[2:] for row in rows], float), _column(rows, 1) == "M", 1.0)
 
 
-def a9a() -> Target:
-    """Logistic regression with a Laplace(0, 1) prior on 123 binary features and a bias."""
-    x, y, *_ = load("a9a")
-    rows, signs = np.column_stack([x, np.ones(len(x))]), np.where(np.asarray(y), 1.0, -1.0)
-    return Target(
-        log_prior=lambda w: jnp.sum(stats.laplace.logpdf(w)),
-        log_likelihood=_bernoulli_logits,
-        data=(jnp.asarray(rows), jnp.asarray(signs)),
-        like=jnp.zeros(rows.shape[1]),
-    )
-
-
 def cox_process(cells: int = 40) -> Target:
     """The log-Gaussian Cox process of the Finnish pines, in its own coordinates."""
     table = np.array([row[1:] for row in _csv("targets/pines.csv")[1:]], float)
@@ -207,33 +139,6 @@ def cox_process(cells: int = 40) -> Target:
     return Target(log_density, like=jnp.zeros(cells**2))
 
 
-def step_function(num_points: int = 100, width: int = 100) -> Target:
-    """The paper's 1-100-100-1 network on a noisy step, prior variance .1."""
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-3.5, 3.5, num_points)
-    y = (x >= 0) + 0.1 * rng.normal(size=num_points)
-    sizes = [1, width, width, 1]
-    like = [(jnp.zeros((sizes[i], sizes[i + 1])), jnp.zeros(sizes[i + 1])) for i in range(3)]
-
-    def log_likelihood(layers: PyTree, batch: PyTree) -> Float[Array, " batch"]:
-        h, y = batch[0][:, None], batch[1]
-        for weight, bias in layers[:-1]:
-            h = jax.nn.relu(h @ weight + bias)
-        weight, bias = layers[-1]
-        return stats.norm.logpdf(y, (h @ weight + bias)[:, 0], 0.1)
-
-    def log_prior(layers: PyTree) -> Float[Array, ""]:
-        terms = [jnp.sum(stats.norm.logpdf(w, 0.0, 0.1**0.5)) for w in jax.tree.leaves(layers)]
-        return jnp.sum(jnp.stack(terms))
-
-    return Target(
-        log_prior=log_prior,
-        log_likelihood=log_likelihood,
-        data=(jnp.asarray(x), jnp.asarray(y)),
-        like=like,
-    )
-
-
 def _bernoulli_logits(w: Array, batch: PyTree) -> Float[Array, " batch"]:
     rows, signs = batch
     return jax.nn.log_sigmoid(signs * (rows @ w))
@@ -251,8 +156,6 @@ def _grid(*axes: Any) -> np.ndarray:
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)).astype(float)
 
 
-_TWO = np.array([[-4.0, 0.0], [4.0, 0.0]])
-_FOUR = np.array([[-4.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [4.0, 0.0]])
 _GRID25 = _grid(*[5.0 * np.arange(-2, 3)] * 2)
 
 CASES: dict[str, Case] = {
@@ -264,23 +167,23 @@ CASES: dict[str, Case] = {
     "ill_conditioned": Case(ill_conditioned, 0.0),
     **{
         f"linear_regression_d{size}": Case(
-            functools.partial(linear_regression, size),
-            regression=functools.partial(regression, size),
+            functools.partial(_linear_regression, size),
+            regression=functools.partial(regression, size, 0),
         )
-        for size in (32, 64, 128, 256, 512, 1024, 2048)
+        for size in DIMS
     },
     "double_well": Case(
         double_well, 0.2930, modes=lambda: 1.5 + np.sqrt(2.0) * np.array([[-1.0], [1.0]])
     ),
     "many_well": Case(many_well, -0.5411, modes=lambda: _grid(*[[-2.0, 2.0]] * 5)),
-    "mixture2": Case(lambda: mixture(_TWO, 0.05), 0.0, modes=lambda: _TWO),
-    "mixture4": Case(lambda: mixture(_FOUR, 0.05), 0.0, modes=lambda: _FOUR),
+    "mixture2": Case(lambda: mixture(TWO_MODES), 0.0, modes=lambda: TWO_MODES),
+    "mixture4": Case(lambda: mixture(FOUR_MODES), 0.0, modes=lambda: FOUR_MODES),
     "gmm25": Case(lambda: mixture(_GRID25, 0.3), 0.0, modes=lambda: _GRID25),
     "funnel": Case(funnel, 0.0),
     "ionosphere": Case(ionosphere, -111.61, approximate=True),
     "german_credit": Case(german_credit, -585.040, approximate=True),
     "breast_cancer": Case(breast_cancer, -55.22, approximate=True),
     "cox_process": Case(cox_process, 501.65, approximate=True),
-    "a9a": Case(a9a),
-    "step_function": Case(step_function),
+    "a9a": Case(a9a.target),
+    "step_function": Case(lambda: step_function.target(0)),
 }

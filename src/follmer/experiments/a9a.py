@@ -1,0 +1,60 @@
+"""Logistic regression on a9a with a Laplace prior: census features, 124 parameters."""
+
+import functools
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from follmer import datasets
+from follmer.baselines import PolynomialDecay
+from follmer.experiments.classification import judged
+from follmer.experiments.experiment import Case, Method, baseline, n_sfs
+from follmer.targets import Target, from_network, priors
+
+
+def logits(w: Float[Array, " dim"], x: Float[Array, "rows dim"]) -> Float[Array, " rows"]:
+    return x @ w
+
+
+def target(num_rows: int | None = None) -> Target:
+    """The training rows (or the first of them) and a bias column."""
+    x, y, *_ = datasets.load("a9a")
+    assert y is not None
+    return from_network(
+        logits,
+        params=jnp.zeros(x.shape[1] + 1),
+        data=(_with_bias(x[:num_rows]), y[:num_rows]),
+        likelihood="bernoulli",
+        prior=priors.Laplace(1.0),
+    )
+
+
+def cases(seed: int, tiny: bool) -> Iterator[Case]:
+    _, _, x_test, y_test, _ = datasets.load("a9a")
+    assert x_test is not None
+    assert y_test is not None
+    num_rows = 200 if tiny else None
+    x, labels = _with_bias(x_test[:num_rows]), y_test[:num_rows]
+    yield Case("", target(num_rows), functools.partial(judged, x=x, labels=labels), (x, labels))
+
+
+def methods(preset: str, tiny: bool) -> dict[str, Method]:
+    return {
+        **n_sfs(preset, tiny, num_steps=100, gamma=0.2**2),
+        # The largest curvature is about 5e4: steps begin at 2e-5.
+        **baseline(
+            "sgld",
+            tiny,
+            step_size=PolynomialDecay(1e-3, b=1000.0),
+            num_iterations=30_000,
+            batch_size=None if tiny else 500,
+        ),
+        **baseline("sgd", tiny, batch_size=None if tiny else 500),
+        **baseline("nuts", tiny, num_chains=1, num_warmup=300, num_samples=500),
+    }
+
+
+def _with_bias(x: np.ndarray) -> np.ndarray:
+    return np.column_stack([x, np.ones(len(x), x.dtype)])

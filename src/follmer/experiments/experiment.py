@@ -1,0 +1,138 @@
+"""What experiments share: cases and how draws are judged, methods by preset."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxtyping import PRNGKeyArray, PyTree
+
+from follmer.baselines import mc_sfs, nuts, sgd, sgld
+from follmer.fit import PAPER, fit
+from follmer.posterior import Posterior
+from follmer.targets import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PRESETS = ("auto", "paper")
+METHODS = ("n_sfs", "n_sfs_stl", "mc_sfs", "sgld", "sgd", "nuts")
+
+
+class Method(NamedTuple):
+    """How a posterior is made, and how it is asked.
+
+    `num_samples` draws make predictions, on paths of `num_steps` steps where it is a flow, by
+    their weights where `weighted` and the weights are sound.
+    """
+
+    run: Callable[[Target, PRNGKeyArray], Posterior]
+    settings: Mapping[str, Any]
+    num_samples: int = 100
+    num_steps: int | None = None
+    weighted: bool = False
+
+
+class Draws(NamedTuple):
+    """A posterior with the way to ask it: what `judge` and the figures see."""
+
+    posterior: Posterior
+    method: Method
+    weighted: bool
+    key: PRNGKeyArray
+
+    def predict(self, x: Any, y: Any = None, quantiles: Sequence[float] = ()) -> Any:
+        """`Posterior.predict` as the method asks it."""
+        return self.posterior.predict(
+            x,
+            y=y,
+            quantiles=quantiles,
+            key=self.key,
+            num_samples=self.method.num_samples,
+            num_steps=self.method.num_steps,
+            weighted=self.weighted,
+        )
+
+    def sample(self, num_samples: int) -> PyTree:
+        """Plain draws, chosen by weight where the method goes by weights."""
+        ask = self.posterior.resample if self.weighted else self.posterior.sample
+        return ask(num_samples, key=self.key, num_steps=self.method.num_steps)
+
+
+class Case(NamedTuple):
+    """One problem of an experiment: its target, and the metrics of draws of it."""
+
+    label: str
+    target: Target
+    judge: Callable[[Draws], dict[str, float]]
+    data: Any = None  # what the figures show beside draws
+    leave_out: frozenset[str] = frozenset()  # methods that would take hours here
+
+
+class Trial(NamedTuple):
+    """One case by one method and seed."""
+
+    case: Case
+    method: str
+    draws: Draws
+    metrics: dict[str, float]
+
+
+class Picture(NamedTuple):
+    """A figure of an experiment's first seed."""
+
+    name: str
+    title: str
+    caption: str
+    figure: "Figure"
+
+
+def n_sfs(preset: str, tiny: bool, num_steps: int, **authors: Any) -> dict[str, Method]:
+    """The library's default; or the authors' setting, plain and sticking the landing.
+
+    `num_steps` is the authors' number of steps when sampling.
+    """
+    short = {"num_iterations": 20} if tiny else {}
+    if preset == "auto":
+        quick = {"precondition": "prior", "audit": False, "num_steps": 4, "num_paths": 8}
+        options = {**quick, **short} if tiny else {}
+        return {"n_sfs": Method(_fitted(options), options, 100 if tiny else 1000, None, True)}
+    found = {}
+    for name, objective in (("n_sfs", "det"), ("n_sfs_stl", "stl")):
+        options = {**PAPER, "patience": None, **authors, "objective": objective, **short}
+        told = {key: "constant" if callable(value) else value for key, value in options.items()}
+        found[name] = Method(_fitted(options), told, 100, num_steps)
+    return found
+
+
+def baseline(name: str, tiny: bool, **options: Any) -> dict[str, Method]:
+    """One of the other samplers, with its options."""
+    run: Callable[..., Posterior] = _BASELINES[name]
+    if tiny:
+        options |= _TINY[name]
+
+    def made(target: Target, key: PRNGKeyArray) -> Posterior:
+        return run(target, **options) if name == "mc_sfs" else run(target, key=key, **options)
+
+    told = {key: value if _plain(value) else repr(value) for key, value in options.items()}
+    return {name: Method(made, told, 100 if name != "nuts" else 1000)}
+
+
+_BASELINES: dict[str, Callable[..., Posterior]] = {
+    "mc_sfs": mc_sfs,
+    "sgld": sgld,
+    "sgd": sgd,
+    "nuts": nuts,
+}
+_TINY: dict[str, dict[str, Any]] = {
+    "mc_sfs": {"num_samples": 8, "num_steps": 4},
+    "sgld": {"num_iterations": 200, "thinning": 1},
+    "sgd": {"num_iterations": 20},
+    "nuts": {"num_warmup": 20, "num_samples": 100, "num_chains": 1},
+}
+
+
+def _fitted(options: Mapping[str, Any]) -> Callable[[Target, PRNGKeyArray], Posterior]:
+    return lambda target, key: fit(target, key=key, **options)
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | None)

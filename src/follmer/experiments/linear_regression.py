@@ -1,0 +1,136 @@
+"""Bayesian linear regression from 32 to 2048 dimensions, against the exact posterior."""
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PyTree
+
+from follmer.baselines import PolynomialDecay
+from follmer.experiments.experiment import Case, Draws, Method, baseline, n_sfs
+from follmer.targets import Target
+
+DIMS = tuple(2**power for power in range(5, 12))
+NUM_DRAWS = 100
+_EXACT_SETS = 10
+# MC-SFS evaluates a thousand densities per step and draw: hours beyond.
+_LARGEST_MC_SFS = 256
+
+
+class Errors(NamedTuple):
+    """Mean absolute errors of the predictive mean and standard deviation over test rows."""
+
+    mean: float
+    std: float
+
+
+class Regression(NamedTuple):
+    """y = rows·θ + noise of known sd, θ ~ N(0, I): everything is known in closed form."""
+
+    rows: np.ndarray
+    y: np.ndarray
+    test_rows: np.ndarray
+    noise_sd: float
+
+    def log_evidence(self) -> float:
+        """ln N(y; 0, rows rowsᵀ + noise_sd² I)."""
+        covariance = self.rows @ self.rows.T + self.noise_sd**2 * np.eye(len(self.y))
+        factor = np.linalg.cholesky(covariance)
+        whitened = np.linalg.solve(factor, self.y)
+        log_det = 2 * np.sum(np.log(np.diag(factor)))
+        return float(-0.5 * (whitened @ whitened + log_det + len(self.y) * np.log(2 * np.pi)))
+
+    def posterior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Its mean, and a matrix L with covariance L Lᵀ."""
+        precision = np.eye(self.rows.shape[1]) + self.rows.T @ self.rows / self.noise_sd**2
+        factor = np.linalg.inv(np.linalg.cholesky(precision)).T
+        return factor @ (factor.T @ (self.rows.T @ self.y)) / self.noise_sd**2, factor
+
+    def errors(self, draws: np.ndarray) -> Errors:
+        """Of predictions by these draws of θ."""
+        mean, factor = self.posterior()
+        true_sd = np.sqrt(np.sum((self.test_rows @ factor) ** 2, axis=1))
+        values = draws @ self.test_rows.T
+        return Errors(
+            float(np.mean(np.abs(values.mean(axis=0) - self.test_rows @ mean))),
+            float(np.mean(np.abs(values.std(axis=0, ddof=1) - true_sd))),
+        )
+
+    def exact_errors(self, rng: np.random.Generator) -> Errors:
+        """Of predictions by 100 exact draws, averaged over sets of them."""
+        mean, factor = self.posterior()
+        sets = [
+            self.errors(mean + rng.normal(size=(NUM_DRAWS, len(mean))) @ factor.T)
+            for _ in range(_EXACT_SETS)
+        ]
+        return Errors(*(float(value) for value in np.mean(sets, axis=0)))
+
+
+@functools.cache
+def regression(num_features: int, seed: int) -> Regression:
+    """The paper's: x ~ N(0, I), as many rows as parameters, y = 1ᵀx + 1 + .2 ε, a bias column."""
+    rng = np.random.default_rng([seed, num_features])
+    size = num_features + 1
+    rows, test_rows = (
+        np.column_stack([rng.normal(size=(size, num_features)), np.ones(size)]) for _ in range(2)
+    )
+    noise_sd = 0.2
+    y = rows.sum(axis=1) + noise_sd * rng.normal(size=size)
+    return Regression(rows, y, test_rows, noise_sd)
+
+
+def linear_regression(known: Regression) -> Target:
+    def log_likelihood(w: Float[Array, " dim"], batch: PyTree) -> Float[Array, " batch"]:
+        rows, y = batch
+        return norm.logpdf(y, rows @ w, known.noise_sd)
+
+    return Target(
+        log_prior=lambda w: jnp.sum(norm.logpdf(w)),
+        log_likelihood=log_likelihood,
+        data=(jnp.asarray(known.rows), jnp.asarray(known.y)),
+        like=jnp.zeros(known.rows.shape[1]),
+    )
+
+
+def cases(seed: int, tiny: bool) -> Iterator[Case]:
+    for dim in (4, 8) if tiny else DIMS:
+        known = regression(dim, seed)
+        leave_out = frozenset({"mc_sfs"}) if dim > _LARGEST_MC_SFS else frozenset()
+        judge = functools.partial(judged, known=known)
+        yield Case(f"d = {dim}", linear_regression(known), judge, dim, leave_out)
+
+
+def judged(draws: Draws, known: Regression) -> dict[str, float]:
+    """Errors of predictions by 100 draws, and their ratios to those of 100 exact draws."""
+    own = known.errors(np.asarray(draws.sample(NUM_DRAWS), float))
+    exact = known.exact_errors(np.random.default_rng(0))
+    return {
+        "predictive_mean_mae": own.mean,
+        "predictive_std_mae": own.std,
+        "predictive_mean_ratio": own.mean / exact.mean,
+        "predictive_std_ratio": own.std / exact.std,
+    }
+
+
+def methods(preset: str, tiny: bool) -> dict[str, Method]:
+    batch_size = None if tiny else 32
+    authors = {
+        "gamma": 1e-4,
+        "num_iterations": 1000,
+        "batch_size": batch_size,
+        "drift_options": {"width": 400},
+    }
+    return {
+        **n_sfs(preset, tiny, num_steps=143, **authors),
+        **baseline("mc_sfs", tiny, num_samples=1000, num_steps=143, gamma=1.0),
+        **baseline(
+            "sgld",
+            tiny,
+            step_size=PolynomialDecay(1e-4, b=1000.0),
+            num_iterations=30_000,
+            batch_size=batch_size,
+        ),
+    }
