@@ -17,7 +17,7 @@ LAYERS = [
     ["drifts", "warmup"],
     ["objectives"],
     ["nsfs"],
-    ["diagnostics", "calibration"],
+    ["diagnostics", "calibration", "gamma_search"],
     ["audit"],
     ["summary", "samplers", "prediction"],
     ["posterior"],

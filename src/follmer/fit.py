@@ -18,6 +18,7 @@ from follmer.checkpoint import Checkpoint, Run
 from follmer.checks import as_key, positive_int
 from follmer.diagnostics import ess_fraction
 from follmer.errors import InputError, NonFiniteError, options_checked, unknown_option
+from follmer.gamma_search import GAMMAS, search_gamma
 from follmer.nsfs import NSFS, Info, State, algorithm_options
 from follmer.objectives import BridgeMatching
 from follmer.posterior import Posterior
@@ -82,7 +83,8 @@ def fit(
     **Arguments:**
 
     - `target`: what to sample, with NSFS's arguments as further `options`; or an `NSFS`, which is
-      then trained as it is.
+      then trained as it is. `gamma="search"` trains briefly with each of the paper's gammas, .5²,
+      .2², .1², .05² and .01², and goes on with that of the highest ELBO.
     - `precondition`: how coordinates are found in which the target is near N(0, I). "auto" climbs
       from many starts, whitens by the curvature where it finds one mode and explores by tempered
       SMC where it finds several; it also chooses the settings that are not given, and its choice is
@@ -108,6 +110,9 @@ def fit(
         positive_int("patience", patience)
     check_key, train_key, warm_key, audit_key = jax.random.split(key, 4)
     _check_options(options)
+    searched = isinstance(options.get("gamma"), str) and options["gamma"] == "search"
+    if searched:
+        options["gamma"] = max(GAMMAS)
     if isinstance(target, NSFS):
         start = Start(None, {}, "")
         algorithm = dataclasses.replace(target, **options) if options else target
@@ -126,6 +131,12 @@ def fit(
         callbacks=callbacks,
         progress=progress,
     )
+    if searched:
+        algorithm, words, gradients = search_gamma(algorithm, functools.partial(_brief_elbo, train))
+        start = start._replace(
+            words="; ".join(filter(None, [start.words, words])),
+            gradient_evaluations=start.gradient_evaluations + gradients,
+        )
     saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
     trained = train(algorithm, saved)
     posterior = _posterior(algorithm, trained, start)
@@ -135,6 +146,15 @@ def fit(
 class _Trained(NamedTuple):
     run: Run
     notes: tuple[str, ...]
+    interrupted: bool
+
+
+def _brief_elbo(train: Callable[..., _Trained], algorithm: NSFS) -> float:
+    """The best ELBO of a run that is not kept."""
+    trained = train(algorithm, Checkpoint(None, {}), callbacks=())
+    if trained.interrupted:
+        raise KeyboardInterrupt
+    return trained.run.best_elbo
 
 
 def _train(
@@ -158,7 +178,7 @@ def _train(
         )
     run = saved.load(state) if saved.exists else Run.start(state)
     loop = _Loop(algorithm, train_key, evaluation_key, chunk_size, run.state)
-    notes = []
+    notes, interrupted = [], False
     with Bar(algorithm.num_iterations, done=run.iteration, visible=progress) as bar:
         try:
             while not _finished(run, algorithm.num_iterations, patience):
@@ -168,6 +188,7 @@ def _train(
                 if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
                     break
         except KeyboardInterrupt:
+            interrupted = True
             warnings.warn(
                 f"interrupted at iteration {run.iteration}: the best drift so far is returned",
                 stacklevel=3,
@@ -178,7 +199,7 @@ def _train(
     skipped = int(np.sum(run.history["skipped"]))
     if skipped:
         notes.append(f"{skipped} training steps with non-finite gradients were skipped")
-    return _Trained(run, tuple(notes))
+    return _Trained(run, tuple(notes), interrupted)
 
 
 class _Loop:

@@ -18,8 +18,8 @@ from follmer.targets.predictive import as_rows
 
 # Below this many rows at a time, several draws are evaluated together.
 _ROWS_AT_ONCE = 256
-# Halvings of a bracket of a few standard deviations: beyond single precision.
-_HALVINGS = 30
+# Rounding may keep a bracket from closing: so many halvings are enough for any.
+_MAX_HALVINGS = 40
 
 
 class Prediction(NamedTuple):
@@ -124,9 +124,8 @@ def _answer_at_once(
     sd = jnp.sqrt(average(each("variance") + (means - mean) ** 2))
     quantiles = None
     if levels and each("cdf", mean) is not None:
-        found = [_quantile(cdf, mean, sd, level) for level in levels]
+        found = [_quantile(cdf, mean, sd, level, is_count) for level in levels]
         quantiles = jnp.stack(found, 1)
-        quantiles = jnp.floor(quantiles) if is_count else quantiles
     density = gibbs = None
     if y is not None:
         log_prob = each("log_prob", y)
@@ -134,19 +133,28 @@ def _answer_at_once(
     return Prediction(mean, sd, quantiles, average(each("probabilities")), density, gibbs)
 
 
-def _quantile(cdf: Callable[[Array], Array], mean: Array, sd: Array, level: float) -> Array:
+def _quantile(
+    cdf: Callable[[Array], Array], mean: Array, sd: Array, level: float, is_count: bool
+) -> Array:
     """The smallest value at which the cdf reaches the level, by bisection from above."""
     # Cantelli's inequality brackets the quantiles of every distribution; a little is for rounding.
     low = mean - sd * (np.sqrt((1 - level) / level) + 1e-3)
     high = mean + sd * (np.sqrt(level / (1 - level)) + 1e-3)
+    if is_count:
+        low, high = jnp.floor(low) - 1, jnp.ceil(high)
+    resolution = 1.0 if is_count else 1e-6 * sd
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
+    def unfinished(state: tuple[Array, Array, Array]) -> Array:
+        halvings, low, high = state
+        return (halvings < _MAX_HALVINGS) & jnp.any(high - low > resolution)
+
+    def halve(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        halvings, low, high = state
+        middle = jnp.floor(0.5 * (low + high)) if is_count else 0.5 * (low + high)
         reached = cdf(middle) >= level
-        return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
+        return halvings + 1, jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
-    return jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1]
+    return jax.lax.while_loop(unfinished, halve, (jnp.zeros((), jnp.int32), low, high))[2]
 
 
 def _levels(quantiles: Any) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ from numpyro.distributions import constraints
 
 from follmer import InputError, NonFiniteError, Target
 from follmer.targets import random_batch, take
+from follmer.targets.data import sum_over_rows
 
 POINTS = np.linspace(-1.0, 2.0, 12)
 
@@ -326,3 +327,47 @@ def test_the_users_own_error_comes_through_with_a_note():
     with pytest.raises(KeyError, match="nu") as caught:
         Target(lambda theta: theta["nu"], {"mu": 0.0})
     assert "raised by your log_density" in " ".join(caught.value.__notes__)
+
+
+def wide(theta, batch):
+    """Normal, by way of 1000 numbers per row."""
+    residuals = jnp.broadcast_to(
+        ((batch - theta["mu"]) / theta["sigma"])[:, None], (*batch.shape, 1000)
+    )
+    return -0.5 * jnp.mean(residuals**2, 1) - jnp.log(theta["sigma"])
+
+
+@pytest.mark.parametrize("num_data", [5000, 4999])
+def test_large_data_are_summed_in_chunks_of_rows(num_data, x64):
+    points = np.random.default_rng(0).normal(size=num_data)
+    target = regression(log_likelihood=wide, data=points)
+    assert target.rows_at_once < num_data / 2
+    x = jnp.array([0.3, -0.4])
+    found, gradient = jax.jit(jax.value_and_grad(target.log_density))(x)
+    whole = regression(
+        log_likelihood=lambda theta, batch: (
+            -0.5 * ((batch - theta["mu"]) / theta["sigma"]) ** 2 - jnp.log(theta["sigma"])
+        ),
+        data=points,
+    )
+    assert whole.rows_at_once == num_data
+    expected, expected_gradient = jax.value_and_grad(whole.log_density)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9)
+
+
+def test_memory_of_large_data_does_not_grow_with_the_rows():
+    def held(num_data):
+        target = regression(log_likelihood=wide, data=jnp.ones(num_data))
+        evaluate = jax.jit(jax.vmap(jax.grad(target.log_density), (0, None)))
+        return evaluate.lower(jnp.ones((8, 2)), target.data).compile().memory_analysis()
+
+    few, many = (held(count).temp_size_in_bytes for count in (5000, 50000))
+    assert many < 1.1 * few + 8 * 50000 * 4
+
+
+@pytest.mark.parametrize(("rows", "at_once"), [(7, 3), (6, 3), (3, 3), (2, 3), (5, 1)])
+def test_a_sum_over_rows_sees_every_row_once(rows, at_once):
+    data = {"a": jnp.arange(1.0, rows + 1), "b": jnp.ones((rows, 2))}
+    found = sum_over_rows(lambda part: part["a"] * part["b"][:, 0], data, at_once)
+    assert found == rows * (rows + 1) / 2

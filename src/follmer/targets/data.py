@@ -1,11 +1,14 @@
 """Observed data: a pytree of arrays with a common leading axis."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from follmer.checks import positive_int
 from follmer.errors import InputError
@@ -92,6 +95,46 @@ def checked_batch_size(batch_size: Any, num_data: int | None) -> int | None:
             f"batch_size={size} exceeds the {num_data} data points.",
             hint="batch_size=None to use all of them",
         )
+    return size
+
+
+def sum_over_rows(
+    function: Callable[[PyTree], Float[Array, " rows"]], data: PyTree, rows_at_once: int
+) -> Float[Array, ""]:
+    """Σ function(rows), in the memory of `rows_at_once` rows, gradients included."""
+    num_rows = jax.tree.leaves(data)[0].shape[0]
+    if num_rows <= rows_at_once:
+        return jnp.sum(function(data))
+
+    def total(start: Int[Array, ""], size: int) -> Float[Array, ""]:
+        rows = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), data)
+        return jnp.sum(function(rows))
+
+    # Backwards each chunk is computed anew: kept results would be those of all rows.
+    total = jax.checkpoint(total, static_argnums=1)
+    remainder = num_rows % rows_at_once or rows_at_once
+    starts = jnp.arange(remainder, num_rows, rows_at_once)
+    return jax.lax.scan(
+        lambda value, start: (value + total(start, rows_at_once), None),
+        total(jnp.zeros_like(starts[0]), remainder),
+        starts,
+    )[0]
+
+
+def working_bytes(function: Callable[..., Any], *arguments: PyTree) -> int:
+    """The size of everything that a function computes on its way, as if nothing were freed."""
+    return _size_of(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def _size_of(jaxpr: Jaxpr) -> int:
+    size = 0
+    for equation in jaxpr.eqns:
+        parts = jax.tree.leaves(list(equation.params.values()))
+        inner = [part.jaxpr if isinstance(part, ClosedJaxpr) else part for part in parts]
+        inner = [part for part in inner if isinstance(part, Jaxpr)]
+        shapes: list[Any] = [out.aval for out in equation.outvars]
+        own = sum(math.prod(shape.shape) * shape.dtype.itemsize for shape in shapes)
+        size += sum(map(_size_of, inner)) if inner else own
     return size
 
 

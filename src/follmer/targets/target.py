@@ -1,17 +1,19 @@
 """What is sampled: any log density over a pytree of parameters."""
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.checks import as_key
 from follmer.errors import InputError, options_checked
 from follmer.targets.affine import Affine
-from follmer.targets.data import as_data
+from follmer.targets.data import as_data, sum_over_rows, working_bytes
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.space import Space
@@ -20,12 +22,17 @@ LogDensity = Callable[[PyTree], Float[Array, ""]]
 LogLikelihood = Callable[[PyTree, PyTree], Float[Array, " batch"]]
 
 
+# Results on the way to one parameter's likelihood that may be held at once.
+_BYTES_AT_ONCE = 8 * 2**20
+
+
 class Target:
     """An unnormalised density, seen by the rest of the library as a function on R^dim.
 
     Either `Target(log_density, like)` or `Target(log_prior=, log_likelihood=, data=, like=)`, where
     `log_likelihood(theta, batch)` returns one value per data point and `data` is a pytree of arrays
-    with a common leading axis. The second form can be trained on mini-batches.
+    with a common leading axis. The second form can be trained on mini-batches. Large data are
+    summed over some rows at a time: a row's value must not depend on the other rows.
 
     **Arguments:**
 
@@ -77,6 +84,7 @@ class Target:
             )
         self.predictive = predictive
         self._check_shapes("log_density" if log_density is not None else "log_prior")
+        self.rows_at_once = self._rows_at_once()
 
     @property
     def dim(self) -> int:
@@ -105,8 +113,10 @@ class Target:
         if self._log_likelihood is not None and self.num_data is not None:
             theta = self.space.constrain(x)
             batch = self.data if batch is None else batch
-            terms = jnp.asarray(self._log_likelihood(theta, batch), self.dtype)
-            value += (self.num_data / terms.shape[0]) * jnp.sum(terms)
+            num_rows = jax.tree.leaves(batch)[0].shape[0]
+            likelihood = functools.partial(self._log_likelihood, theta)
+            total = sum_over_rows(likelihood, batch, self.rows_at_once)
+            value += (self.num_data / num_rows) * total.astype(self.dtype)
         return value
 
     def log_prior_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
@@ -131,8 +141,28 @@ class Target:
         """
         return preflight(self, as_key(key), num_draws, scale)
 
+    def _rows_at_once(self) -> int:
+        """Rows whose likelihood is computed together: all, unless that takes much memory."""
+        if self._log_likelihood is None or self.num_data is None:
+            return 0
+        theta, num_data, half = self._theta_shapes(), self.num_data, self.num_data // 2
+        size = working_bytes(self._log_likelihood, theta, self.data)
+        if size <= _BYTES_AT_ONCE or half == 0:
+            return num_data
+        # What does not grow with the rows, such as the parameters themselves, is left out.
+        fewer = jax.tree.map(
+            lambda array: jax.ShapeDtypeStruct((half, *array.shape[1:]), array.dtype), self.data
+        )
+        grown = size - working_bytes(self._log_likelihood, theta, fewer)
+        per_row = max(grown, 1) / (num_data - half)
+        return int(np.clip(_BYTES_AT_ONCE / per_row, 1, num_data))
+
+    def _theta_shapes(self) -> PyTree:
+        flat = jax.ShapeDtypeStruct((self.dim,), self.dtype)
+        return jax.eval_shape(self.space.constrain, flat)
+
     def _check_shapes(self, name: str) -> None:
-        theta = jax.eval_shape(self.space.constrain, jax.ShapeDtypeStruct((self.dim,), self.dtype))
+        theta = self._theta_shapes()
         shape = _result_shape(name, self._log_prior, theta)
         if shape != ():
             raise InputError(

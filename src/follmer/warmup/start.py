@@ -135,10 +135,13 @@ def explored_from(target: Target, key: PRNGKeyArray) -> Start:
 def gradient_cost(target: Target) -> float:
     """Arithmetic operations in one gradient of the density."""
     like = jax.ShapeDtypeStruct((target.dim,), target.dtype)
-    analysis = jax.jit(jax.grad(target.log_density)).lower(like).compile().cost_analysis()
-    # Loops are counted once, so a floor by the sizes that must be read.
-    sizes = target.dim * (target.num_data or 1)
-    return max(float((analysis or {}).get("flops", 0.0)), float(sizes))
+    # Loops are counted once, so the data are cut down to what needs none.
+    rows = jax.tree.map(lambda array: array[: target.rows_at_once], target.data)
+    analysis = jax.jit(jax.grad(target.log_density)).lower(like, rows).compile().cost_analysis()
+    num_data = target.num_data or 1
+    repeats = num_data / max(target.rows_at_once, 1)
+    # A floor by the sizes that must be read, for loops of the target's own.
+    return max(repeats * float((analysis or {}).get("flops", 0.0)), float(target.dim * num_data))
 
 
 def _covering(draws: np.ndarray, dtype: Any) -> Affine:
