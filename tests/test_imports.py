@@ -12,7 +12,7 @@ import follmer
 ROOT = Path(follmer.__file__).parent
 # From the bottom up; modules may import from their own row and from those above it here.
 LAYERS = [
-    ["errors", "checks", "resampling", "storage", "trees"],
+    ["errors", "checks", "resampling", "storage", "tables", "trees"],
     ["targets", "paths"],
     ["drifts", "warmup"],
     ["objectives"],
@@ -27,8 +27,10 @@ LAYERS = [
     ["loading"],
     ["integrations"],
     ["datasets", "metrics"],
+    ["plots"],
     ["bench"],
     ["demo"],
+    ["report"],
     ["cli"],
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

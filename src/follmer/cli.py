@@ -68,6 +68,7 @@ def bench(
         jax.config.update("jax_enable_x64", True)
     from follmer.bench import running, table
     from follmer.bench.targets import CASES
+    from follmer.tables import header, machine
 
     if list_names:
         typer.echo(f"targets: {', '.join([*CASES, _POSTERIORDB])}")
@@ -88,11 +89,11 @@ def bench(
             records.extend(todo)
         except KeyboardInterrupt:
             _tell("interrupted: what was finished follows")
-    measured_on = table.machine(shlex.join(["follmer", *sys.argv[1:]]))
+    measured_on = machine(shlex.join(["follmer", *sys.argv[1:]]))
     if json:
         typer.echo(table.as_json(measured_on, records))
     else:
-        typer.echo(f"{table.header(measured_on)}\n\n{table.table(records)}")
+        typer.echo(f"{header(measured_on)}\n\n{table.table(records)}")
 
 
 @contextmanager
