@@ -1,4 +1,4 @@
-"""The command line: `follmer demo`, `follmer bench`."""
+"""The command line: `follmer demo`, `follmer bench`, `follmer report`."""
 
 import shlex
 import sys
@@ -94,6 +94,20 @@ def bench(
         typer.echo(table.as_json(measured_on, records))
     else:
         typer.echo(f"{header(measured_on)}\n\n{table.table(records)}")
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(help="The folder of a run of the experiments.", show_default=False)
+    ],
+) -> None:
+    """One page for the browser from a run's results and figures; it needs no network."""
+    from follmer.report import write_page
+
+    with _errors_told():
+        page = write_page(directory)
+    typer.echo(page.resolve())
 
 
 @contextmanager
