@@ -5,6 +5,7 @@ import html.parser
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,28 @@ def test_links_lead_to_sections_of_the_page(read):
     assert len(links) == 2
 
 
+def test_every_row_of_a_table_is_as_wide_as_its_heading(run):
+    for table in re.findall(r"<table>.*?</table>", write_page(run).read_text()):
+        widths = {
+            sum(int(span or 1) for span in re.findall(r'<t[hd](?: [^>]*?colspan="(\d+)")?', row))
+            for row in re.findall(r"<tr.*?</tr>", table)
+        }
+        assert len(widths) == 1
+
+
+def test_the_badge_of_an_experiment_speaks_for_all_its_cases(run):
+    cases = {"d = 32": "do not use", "d = 64": "trustworthy", "d = 128": "trustworthy"}
+    results = [
+        record("linear_regression", elbo=1.0, settings={"case": case, "verdict": verdict})
+        for case, verdict in cases.items()
+    ]
+    failed = record("linear_regression", elbo=None, settings={"case": "d = 256"})
+    write(run, results=[*results, failed])
+    (card,) = re.findall(r"<nav>.*?</nav>", write_page(run).read_text())
+    for badge in ("✗ do not use 1 of 4", "✓ trustworthy 2 of 4", "✗ nothing measured 1 of 4"):
+        assert badge in card
+
+
 def test_settings_are_folded_away(read):
     assert read().all("details") == [{}]
 
@@ -120,6 +143,11 @@ def test_hostile_texts_are_shown_and_not_obeyed(run):
 
 def test_the_same_run_is_the_same_page(run):
     assert write_page(run).read_bytes() == write_page(str(run)).read_bytes()
+
+
+def test_a_page_needs_no_matplotlib(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert write_page(run).exists()
 
 
 def test_a_run_without_results_is_a_page_too(run):

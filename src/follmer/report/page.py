@@ -4,6 +4,7 @@ import base64
 import html
 import importlib.resources
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from follmer.report.strips import strip, who
 from follmer.report.table import LEFT, cells
 from follmer.storage import replacing
 
+_NOTHING = "nothing measured"
 _BADGES = {
     "trustworthy": ("good", "✓"),
     "use the weights": ("fair", "≈"),
     "do not use": ("bad", "✗"),
+    _NOTHING: ("bad", "✗"),
 }
 _WIDE, _BESIDE = ' class="wide"', ' class="beside"'
 _MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -79,8 +82,9 @@ def _page(run: Run) -> str:
 
 
 def _card(group: Group) -> str:
-    title = names.experiment(group.experiment).title
-    return f'<a href="#{_anchor(group)}"><span>{_text(title)}</span>{_badges(_leading(group))}</a>'
+    title, first = names.experiment(group.experiment).title, _leading(group)
+    cases = [row for row in group.rows if (row.method, row.source) == (first.method, first.source)]
+    return f'<a href="#{_anchor(group)}"><span>{_text(title)}</span>{_badges(*cases)}</a>'
 
 
 def _section(group: Group, figures: Iterable[Figure]) -> str:
@@ -109,8 +113,8 @@ def _notes(remarks: Iterable[str]) -> str:
 def _leading(group: Group) -> Row:
     """The row a reader asks for first: N-SFS in our default setting, else another of ours."""
     ours = [row for row in group.rows if row.source != PUBLISHED]
-    auto = [row for row in ours if row.source == "auto" and row.method == "n_sfs"]
-    return (auto or ours)[-1]
+    own = [row for row in ours if row.method == "n_sfs"]
+    return ([row for row in own if row.source == "auto"] or own or ours)[-1]
 
 
 def _headline(group: Group) -> str:
@@ -159,11 +163,12 @@ def _table(group: Group) -> str:
     # Numbers may be scrolled out of sight, verdicts not.
     verdict = '<th class="verdict">verdict</th>' if "verdict" in told else ""
     head = "<th></th>" + verdict + "".join(f"<th>{_text(name)}</th>" for name in numbers)
+    width = 1 + bool(verdict) + len(numbers)
     body, case = [], ""
     for row, texts in zip(group.rows, rows, strict=True):
         if row.case != case:
             case = row.case
-            body.append(f'<tr class="case"><th colspan="{len(told)}">{_text(case)}</th></tr>')
+            body.append(f'<tr class="case"><th colspan="{width}">{_text(case)}</th></tr>')
         kind = ' class="published"' if row.source == PUBLISHED else ""
         badges = f'<td class="verdict">{_badges(row)}</td>' if verdict else ""
         line = "".join(f"<td>{_text(texts[name])}</td>" for name in numbers)
@@ -174,13 +179,15 @@ def _table(group: Group) -> str:
     )
 
 
-def _badges(row: Row) -> str:
-    if not row.metrics:
-        return '<span class="badge bad">✗ nothing measured</span>'
+def _badges(*rows: Row) -> str:
+    """A badge for each verdict on these rows, with its share of their seeds."""
+    seeds, counts = sum(row.seeds for row in rows), Counter[str]()
+    for row in rows:
+        counts.update(row.verdicts if row.metrics else {_NOTHING: row.seeds})
     made = []
-    for verdict, count in row.verdicts.items():
+    for verdict, count in counts.items():
         kind, sign = _BADGES.get(verdict, ("other", "·"))
-        share = "" if count == row.seeds else f" {count} of {row.seeds}"
+        share = "" if count == seeds else f" {count} of {seeds}"
         made.append(f'<span class="badge {kind}">{sign} {_text(verdict)}{share}</span>')
     return " ".join(made)
 
