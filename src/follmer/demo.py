@@ -94,32 +94,38 @@ def _fit_and_tell(target: Target, fit_key: Array, summary_key: Array) -> Posteri
 def _draw_banana(axes: "Axes", posterior: Posterior, key: Array) -> None:
     draws = posterior.resample(1000, key=key)
     corners = ((-3.5, 3.5), (-3.0, 6.5))
-    _draw(axes, draws, posterior.target.log_density, corners)
+    _draw(axes, posterior.target, draws, lambda point: point, corners)
     axes.set(title="Banana: draws over the density's contours")
 
 
 def _draw_regression(axes: "Axes", posterior: Posterior, key: Array) -> None:
     """The posterior of (intercept, slope), with the noise level at its mean."""
     draws = posterior.resample(1000, key=key)
-    target = posterior.target
     sigma = jnp.mean(draws["sigma"])
 
-    def log_density(point: Float[Array, " 2"]) -> Float[Array, ""]:
-        theta = {"intercept": point[0], "slope": point[1], "sigma": sigma}
-        return target.log_density(target.unconstrain(theta))
+    def theta(point: Float[Array, " 2"]) -> PyTree:
+        return {"intercept": point[0], "slope": point[1], "sigma": sigma}
 
-    mean, sd = (np.array([f(draws["intercept"]), f(draws["slope"])]) for f in (np.mean, np.std))
+    pairs = np.stack([draws["intercept"], draws["slope"]], -1)
+    mean, sd = pairs.mean(axis=0), pairs.std(axis=0)
     corners = tuple(zip(mean - 4 * sd, mean + 4 * sd, strict=True))
-    _draw(axes, np.stack([draws["intercept"], draws["slope"]], -1), log_density, corners)
+    _draw(axes, posterior.target, pairs, theta, corners)
     axes.set(title="Regression: draws of intercept and slope", xlabel="intercept", ylabel="slope")
 
 
 def _draw(
     axes: "Axes",
-    draws: np.ndarray,
-    log_density: Callable[[Array], Array],
+    target: Target,
+    draws: Float[np.ndarray, "draws 2"],
+    theta: Callable[[Array], PyTree],
     corners: tuple[tuple[float, float], ...],
 ) -> None:
+    """Draws over contours of the density at the parameters that `theta` makes of two numbers."""
+
+    def log_density(point: Float[Array, " 2"]) -> Float[Array, ""]:
+        # The target of a posterior may be whitened: its own coordinates are not the parameters.
+        return target.log_density(target.unconstrain(theta(point)))
+
     first, second = (np.linspace(low, high, 150) for low, high in corners)
     grid = jnp.stack(jnp.meshgrid(first, second), -1)
     values = np.asarray(jax.jit(jax.vmap(jax.vmap(log_density)))(grid))
