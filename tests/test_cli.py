@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import follmer
 import follmer.demo
 from follmer.cli import app
+from follmer.targets.affine import diagonal
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 TINY = {
@@ -83,6 +86,34 @@ def test_demo_tells_the_evidence_and_a_verdict_and_draws_a_picture(tmp_path):
     assert any("sigma" in line for line in lines)
     assert str(picture) in "".join(lines)
     assert picture.read_bytes().startswith(PNG_SIGNATURE)
+
+
+def test_the_demos_contours_are_those_of_the_parameters_when_the_target_is_whitened(
+    tmp_path, monkeypatch
+):
+    drawn = []
+
+    def whitened(target, **_):
+        rng = np.random.default_rng(0)
+        flat = diagonal(np.full(target.dim, 3.0), np.full(target.dim, 2.0), target.dtype)
+        draws = rng.normal(size=(1000, 2))
+        if target.dim == 3:
+            draws = {"intercept": draws[:, 0], "slope": draws[:, 1], "sigma": np.full(1000, 0.6)}
+        return SimpleNamespace(
+            target=target.whitened(flat), resample=lambda *_, **__: draws, summary=lambda **_: ""
+        )
+
+    def note(axes, draws, first, second, log_density):
+        row, column = np.unravel_index(log_density.argmax(), log_density.shape)
+        drawn.append((first[column], second[row]))
+
+    monkeypatch.setattr(follmer.demo, "fit", whitened)
+    monkeypatch.setattr(follmer.plots, "scatter_over_contours", note)
+    follmer.demo.run(tmp_path / "demo.png", 0)
+    # The banana is highest at (0, −1); the grid's cells are below 0.07 wide.
+    np.testing.assert_allclose(drawn[0], (0, -1), atol=0.07)
+    # The data have intercept 0.5 and slope −1.2, known to about 0.6/√50.
+    np.testing.assert_allclose(drawn[1], (0.5, -1.2), atol=0.35)
 
 
 @pytest.mark.usefixtures("untrained")

@@ -12,7 +12,7 @@ import follmer
 ROOT = Path(follmer.__file__).parent
 # From the bottom up; modules may import from their own row and from those above it here.
 LAYERS = [
-    ["errors", "checks", "optimizers", "progress", "resampling", "storage", "trees"],
+    ["errors", "checks", "optimizers", "progress", "resampling", "storage", "tables", "trees"],
     ["targets", "paths"],
     ["drifts", "warmup"],
     ["objectives"],
@@ -27,9 +27,11 @@ LAYERS = [
     ["loading"],
     ["integrations"],
     ["datasets", "metrics"],
+    ["plots"],
     ["experiments"],
     ["bench"],
     ["demo"],
+    ["report"],
     ["cli"],
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

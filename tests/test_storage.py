@@ -3,7 +3,6 @@ import io
 import json
 import os
 import pickle
-import tempfile
 import warnings
 import zipfile
 from pathlib import Path
@@ -112,6 +111,13 @@ def test_a_full_disk_is_a_file_error(path, monkeypatch):
         storage.write(path, "posterior", {}, {})
 
 
+def test_others_may_read_the_file_where_the_umask_lets_them(path):
+    path.touch()
+    with storage.replacing(path.with_name("page")) as file:
+        file.write(b"text")
+    assert path.with_name("page").stat().st_mode == path.stat().st_mode
+
+
 def test_a_folder_in_the_files_place_is_a_file_error(path):
     path.mkdir()
     with pytest.raises(FileError, match=r"cannot write .*run.follmer"):
@@ -125,10 +131,10 @@ def test_a_file_in_the_folders_place_is_a_file_error(tmp_path):
 
 
 def test_an_unwritable_folder_is_a_file_error(path, monkeypatch):
-    def refuse(**_):
+    def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(FileError, match=r"(?s)cannot write .*denied.*folder is not writable"):
         storage.write(path, "posterior", {}, {})
 

@@ -1,4 +1,4 @@
-"""The command line: `follmer demo`, `follmer bench`."""
+"""The command line: `follmer demo`, `follmer bench`, `follmer report`."""
 
 import shlex
 import sys
@@ -68,6 +68,7 @@ def bench(
         jax.config.update("jax_enable_x64", True)
     from follmer.bench import running, table
     from follmer.bench.targets import CASES
+    from follmer.tables import header, machine
 
     if list_names:
         typer.echo(f"targets: {', '.join([*CASES, _POSTERIORDB])}")
@@ -88,11 +89,25 @@ def bench(
             records.extend(todo)
         except KeyboardInterrupt:
             _tell("interrupted: what was finished follows")
-    measured_on = table.machine(shlex.join(["follmer", *sys.argv[1:]]))
+    measured_on = machine(shlex.join(["follmer", *sys.argv[1:]]))
     if json:
         typer.echo(table.as_json(measured_on, records))
     else:
-        typer.echo(f"{table.header(measured_on)}\n\n{table.table(records)}")
+        typer.echo(f"{header(measured_on)}\n\n{table.table(records)}")
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(help="The folder of a run of the experiments.", show_default=False)
+    ],
+) -> None:
+    """One page for the browser from a run's results and figures; it needs no network."""
+    from follmer.report import write_page
+
+    with _errors_told():
+        page = write_page(directory)
+    typer.echo(page.resolve())
 
 
 @contextmanager

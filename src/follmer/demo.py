@@ -1,8 +1,7 @@
 """`follmer demo`: two posteriors in under two minutes, with their diagnostics and a picture."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import jax
@@ -10,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from follmer.errors import FileError, optional_module
+from follmer import plots
+from follmer.errors import FileError
 from follmer.fit import fit
 from follmer.posterior import Posterior
 from follmer.targets import Target
@@ -60,29 +60,24 @@ def regression(key: Array) -> Target:
 
 def run(out: Path, seed: int) -> Path:
     """Fit both, print both summaries, write the picture; returns its path."""
-    pyplot = _pyplot()
-    _check_picture(out, pyplot)
+    figure, axes = plots.figure(1, 2)
+    _check_picture(out, figure.canvas.get_supported_filetypes())
     data_key, *keys = jax.random.split(jax.random.key(seed), 5)
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 5), layout="constrained")
     print("A banana-shaped density (true ln Z = 0)")
     posterior = _fit_and_tell(banana(), keys[0], keys[1])
-    _draw_banana(axes[0], posterior, keys[1])
+    _draw_banana(axes[0, 0], posterior, keys[1])
     print("\nA Bayesian regression: y = intercept + slope·x + noise")
     posterior = _fit_and_tell(regression(data_key), keys[2], keys[3])
-    _draw_regression(axes[1], posterior, keys[3])
-    figure.savefig(out, dpi=120)
-    pyplot.close(figure)
-    return out
+    _draw_regression(axes[0, 1], posterior, keys[3])
+    return plots.save(figure, out)
 
 
-def _check_picture(out: Path, pyplot: ModuleType) -> None:
+def _check_picture(out: Path, kinds: Iterable[str]) -> None:
     """Before training, not after it."""
     if not out.parent.is_dir():
         raise FileError(f"there is no folder {out.parent} to write {out.name} into.")
     if out.is_dir():
         raise FileError(f"{out} is a folder, not a file to write.", hint=f"--out {out}/demo.png")
-    kinds = pyplot.figure().canvas.get_supported_filetypes()
-    pyplot.close()
     if out.suffix.lstrip(".") not in kinds:
         raise FileError(
             f"pictures cannot be written as {out.suffix or 'a file without a suffix'}.",
@@ -99,47 +94,43 @@ def _fit_and_tell(target: Target, fit_key: Array, summary_key: Array) -> Posteri
 def _draw_banana(axes: "Axes", posterior: Posterior, key: Array) -> None:
     draws = posterior.resample(1000, key=key)
     corners = ((-3.5, 3.5), (-3.0, 6.5))
-    _contours(axes, posterior.target.log_density, corners)
-    axes.plot(draws[:, 0], draws[:, 1], ".", ms=3, alpha=0.6, color="tab:orange")
-    axes.set(title="Banana: draws over the density's contours", xlabel="x₀", ylabel="x₁")
+    _draw(axes, posterior.target, draws, lambda point: point, corners)
+    axes.set(title="Banana: draws over the density's contours")
 
 
 def _draw_regression(axes: "Axes", posterior: Posterior, key: Array) -> None:
     """The posterior of (intercept, slope), with the noise level at its mean."""
     draws = posterior.resample(1000, key=key)
-    target = posterior.target
     sigma = jnp.mean(draws["sigma"])
 
-    def log_density(point: Float[Array, " 2"]) -> Float[Array, ""]:
-        theta = {"intercept": point[0], "slope": point[1], "sigma": sigma}
-        return target.log_density(target.unconstrain(theta))
+    def theta(point: Float[Array, " 2"]) -> PyTree:
+        return {"intercept": point[0], "slope": point[1], "sigma": sigma}
 
-    mean, sd = (np.array([f(draws["intercept"]), f(draws["slope"])]) for f in (np.mean, np.std))
+    pairs = np.stack([draws["intercept"], draws["slope"]], -1)
+    mean, sd = pairs.mean(axis=0), pairs.std(axis=0)
     corners = tuple(zip(mean - 4 * sd, mean + 4 * sd, strict=True))
-    _contours(axes, log_density, corners)
-    axes.plot(draws["intercept"], draws["slope"], ".", ms=3, alpha=0.6, color="tab:orange")
+    _draw(axes, posterior.target, pairs, theta, corners)
     axes.set(title="Regression: draws of intercept and slope", xlabel="intercept", ylabel="slope")
 
 
-def _contours(
+def _draw(
     axes: "Axes",
-    log_density: Callable[[Array], Array],
+    target: Target,
+    draws: Float[np.ndarray, "draws 2"],
+    theta: Callable[[Array], PyTree],
     corners: tuple[tuple[float, float], ...],
 ) -> None:
-    first, second = (jnp.linspace(low, high, 150) for low, high in corners)
+    """Draws over contours of the density at the parameters that `theta` makes of two numbers."""
+
+    def log_density(point: Float[Array, " 2"]) -> Float[Array, ""]:
+        # The target of a posterior may be whitened: its own coordinates are not the parameters.
+        return target.log_density(target.unconstrain(theta(point)))
+
+    first, second = (np.linspace(low, high, 150) for low, high in corners)
     grid = jnp.stack(jnp.meshgrid(first, second), -1)
-    values = jax.jit(jax.vmap(jax.vmap(log_density)))(grid)
-    # Contours at these falls below the top hold 99, 86 and 40 % of a Gaussian.
-    levels = values.max() - jnp.array([4.6, 2.0, 0.5])
-    axes.contour(first, second, values, levels=levels, colors="tab:blue", linestyles="solid")
+    values = np.asarray(jax.jit(jax.vmap(jax.vmap(log_density)))(grid))
+    plots.scatter_over_contours(axes, draws, first, second, values)
 
 
 def _log_normal(x: Array, mean: Array | float, sd: Array | float) -> Array:
     return jax.scipy.stats.norm.logpdf(x, mean, sd)
-
-
-def _pyplot() -> ModuleType:
-    optional_module("matplotlib", extra="plots", purpose="the demo's picture").use("Agg")
-    import matplotlib.pyplot
-
-    return matplotlib.pyplot

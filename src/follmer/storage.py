@@ -2,9 +2,11 @@
 
 import json
 import os
-import tempfile
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -16,28 +18,31 @@ _VERSION = 1
 def write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Replace the file at `path` by one that holds the header and the arrays."""
     text = json.dumps({"follmer": kind, "version": _VERSION, **header})
+    with replacing(path) as file:
+        header_bytes = np.frombuffer(text.encode(), np.uint8)
+        np.savez(file, allow_pickle=False, __header__=header_bytes, **arrays)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file beside `path` that takes its place once it is whole, and is gone if it never is."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        _write_beside_and_replace(path, text, arrays)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise FileError(
             f"cannot write {path}: {error}.",
             cause="the folder is not writable, or the disk is full",
         ) from error
-
-
-def _write_beside_and_replace(path: Path, text: str, arrays: dict[str, np.ndarray]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            header_bytes = np.frombuffer(text.encode(), np.uint8)
-            np.savez(file, allow_pickle=False, __header__=header_bytes, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

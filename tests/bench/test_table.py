@@ -5,7 +5,8 @@ import json
 import pytest
 
 from follmer.bench.running import PosteriordbRecord, Record
-from follmer.bench.table import as_json, header, machine, table
+from follmer.bench.table import as_json, table
+from follmer.tables import machine
 
 RECORDS = [
     Record(
@@ -66,10 +67,3 @@ def test_json_has_null_for_what_is_not_finite():
     assert second["elbo"] is None
     assert first["truth_is_approximate"] is True
     assert first["gradient_evaluations"] == 48000
-
-
-def test_the_header_says_when_where_and_with_what():
-    lines = header(machine("follmer bench")).splitlines()
-    names = [line.split(":")[0] for line in lines]
-    assert names == ["command", "date", "cores", "platform", "precision", "versions"]
-    assert "jax " in lines[-1]

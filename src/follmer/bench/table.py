@@ -1,65 +1,19 @@
-"""Records as a table for people or as JSON for programs, with what they were measured on."""
+"""Records as a table for people or as JSON for programs."""
 
-import datetime
-import importlib.metadata
 import json
 import math
-import os
-import platform
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from follmer.bench.running import PosteriordbRecord, Record
+from follmer.tables import markdown
 
-_PACKAGES = ("follmer", "jax", "numpyro", "optax", "numpy")
 _LEFT = {"target", "posterior", "method", "verdict", "worst", "note"}
-
-
-def machine(command: str) -> dict[str, Any]:
-    """The command, the date and what the numbers depend on."""
-    return {
-        "command": command,
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cores": os.cpu_count(),
-        "platform": f"{platform.system()} {platform.machine()}, JAX on {jax.default_backend()}",
-        "precision": f"{jnp.finfo(jnp.result_type(float)).bits} bit",
-        "versions": {
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in _PACKAGES},
-        },
-    }
-
-
-def header(measured_on: dict[str, Any]) -> str:
-    """One line for each thing the numbers depend on."""
-    versions = ", ".join(f"{name} {version}" for name, version in measured_on["versions"].items())
-    lines = {**measured_on, "versions": versions}
-    return "\n".join(f"{name + ':':<11}{value}" for name, value in lines.items())
 
 
 def table(records: Iterable[Record | PosteriordbRecord]) -> str:
     """An aligned Markdown table; columns with nothing to say are left out."""
-    rows = [_cells(record) for record in records]
-    if not rows:
-        return ""
-    headings = [name for name in rows[0] if any(row[name] for row in rows)]
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in headings}
-
-    def line(cells: dict[str, str]) -> str:
-        padded = [
-            f"{cells[name]:<{widths[name]}}" if name in _LEFT else f"{cells[name]:>{widths[name]}}"
-            for name in headings
-        ]
-        return f"| {' | '.join(padded)} |"
-
-    rules = {
-        name: "-" * widths[name] if name in _LEFT else "-" * (widths[name] - 1) + ":"
-        for name in headings
-    }
-    return "\n".join([line({name: name for name in headings}), line(rules), *map(line, rows)])
+    return markdown([_cells(record) for record in records], left=_LEFT)
 
 
 def as_json(measured_on: dict[str, Any], records: Sequence[Record | PosteriordbRecord]) -> str:
@@ -77,7 +31,7 @@ def _cells(record: Record | PosteriordbRecord) -> dict[str, str]:
         "seconds": _number(record.seconds, ".1f"),
         "gradients": _number(record.gradient_evaluations, ","),
         "verdict": record.verdict or "",
-        "note": record.note.replace("|", "\\|"),
+        "note": record.note,
     }
 
 
