@@ -96,7 +96,7 @@ def _laplace(target: Target, key: PRNGKeyArray) -> Start:
 PRECONDITIONERS: dict[str, Callable[[Target, PRNGKeyArray], Start]] = {
     "auto": automatic,
     "identity": lambda target, key: identity(target),
-    "prior": lambda target, key: by_prior(target),
+    "prior": by_prior,
     "diagonal": _diagonal,
     "laplace": _laplace,
     "low_rank": _low_rank,

@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from follmer.targets import Target
 from follmer.targets.affine import Affine, diagonal, from_covariance
 from follmer.warmup import hmc
+from follmer.warmup.descent import descend, probed_widths
+from follmer.warmup.hmc import LogDensity
 from follmer.warmup.laplace import diagonal_widths, laplace
 from follmer.warmup.modes import Ends, climb, spread_climbs
 from follmer.warmup.tempering import temper
@@ -21,7 +23,13 @@ _BUDGET = 1e11
 # drift may look at the score in every step.
 _CHEAP_GRADIENT, _DEAR_GRADIENT = 3e5, 5e7
 # Dense covariances are made up to here.
-_MAX_DENSE = 2000
+_MAX_DENSE = 3000
+# Beyond: the width around a point estimate, relative to the prior's, and how the point is found.
+_NARROW = 0.3
+_DESCENT_STEPS, _DESCENT_RATE = 1000, 0.02
+_PROBED_GRADIENTS = 64
+# Operations in one training step, and rows that every batch may have.
+_STEP_BUDGET, _SMALLEST_BATCH = 5e8, 128
 # Rough draws are made up to here; beyond, particles are too few to say anything of modes.
 _MAX_EXPLORED = 200
 # The narrowest start of an exploration, per coordinate.
@@ -43,7 +51,7 @@ class Start(NamedTuple):
 def automatic(target: Target, key: PRNGKeyArray) -> Start:
     """Laplace where one mode is found, exploration where there are several."""
     if target.dim > _MAX_DENSE:
-        return by_prior(target)
+        return by_point(target, key)
     cost = gradient_cost(target)
     num_starts = int(np.clip(_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
     climb_key, explore_key = jax.random.split(key)
@@ -84,19 +92,51 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
     return Start(affine, settings, words, None, gradients)
 
 
-def by_prior(target: Target) -> Start:
+def by_prior(target: Target, key: PRNGKeyArray) -> Start:
     """Scaled by the prior, or by the curvature at 0 where the target has no prior of its own."""
-    density = target.log_prior_density if target.num_data is not None else target.log_density
     zero = jnp.zeros(target.dim, target.dtype)
-    affine = diagonal(zero, diagonal_widths(density, zero), target.dtype)
-    settings = {
-        "num_steps": 16,
-        "grid": "uniform",
-        "num_paths": 16,
-        "learning_rate": _learning_rate(target.dim),
-    }
-    words = f"{target.dim} dimensions: scaled coordinate by coordinate by the prior"
-    return Start(affine, settings, words, None, 10 * target.dim)
+    affine = diagonal(zero, probed_widths(_prior(target), zero, key), target.dtype)
+    words = "scaled coordinate by coordinate by the prior"
+    return Start(affine, {}, words, None, _PROBED_GRADIENTS)
+
+
+def by_point(target: Target, key: PRNGKeyArray) -> Start:
+    """A narrow Gaussian around a point estimate: independent coordinates from there.
+
+    From the prior's whole width, independent noise in many weights would drown what the data say.
+    """
+    width_key, start_key, descent_key = jax.random.split(key, 3)
+    zero = jnp.zeros(target.dim, target.dtype)
+    scale = jnp.asarray(probed_widths(_prior(target), zero, width_key), target.dtype)
+    scaled = target.whitened(diagonal(zero, scale, target.dtype))
+    batch_size = _affordable_batch(target)
+    start = _NARROW * jax.random.normal(start_key, zero.shape, zero.dtype)
+    point = descend(
+        scaled,
+        start,
+        descent_key,
+        batch_size=batch_size,
+        num_iterations=_DESCENT_STEPS,
+        learning_rate=_DESCENT_RATE,
+    )
+    affine = diagonal(scale * point, _NARROW * scale, target.dtype)
+    # One step is exact for independent coordinates: more would only cost.
+    settings = {"num_steps": 1, "num_paths": 16, "batch_size": batch_size}
+    words = f"{target.dim} dimensions: independent coordinates around a point estimate"
+    return Start(affine, settings, words, None, _PROBED_GRADIENTS + _DESCENT_STEPS)
+
+
+def _prior(target: Target) -> LogDensity:
+    return target.log_prior_density if target.num_data is not None else target.log_density
+
+
+def _affordable_batch(target: Target) -> int | None:
+    """So many rows that a training step of 16 paths takes a fraction of a second; None for all."""
+    if target.num_data is None:
+        return None
+    rows = int(target.num_data * _STEP_BUDGET / (16 * gradient_cost(target)))
+    rows = max(rows, _SMALLEST_BATCH)
+    return rows if rows < target.num_data else None
 
 
 def _learning_rate(dim: int) -> float:
