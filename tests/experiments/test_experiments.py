@@ -11,7 +11,7 @@ from follmer.experiments.running import EXPERIMENTS, run
 from follmer.plots import METHODS as DRAWN
 from follmer.report import names
 
-# Compiling NUTS takes long: one experiment with it is enough.
+# Compiling NUTS takes long: it runs under `make verify` only.
 QUICK = [method for method in METHODS if method != "nuts"]
 # The authors' drift compiles for long too: one experiment, the rest under `make verify`.
 RUNS = [
