@@ -32,6 +32,7 @@ LAYERS = [
     ["bench"],
     ["demo"],
     ["report"],
+    ["reproduce"],
     ["cli"],
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

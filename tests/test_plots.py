@@ -170,3 +170,12 @@ def test_missing_matplotlib_is_told_with_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"follmer\[plots\]"):
         plots.figure()
+
+
+@pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (3, (2, 2)), (5, (2, 3))])
+def test_panels_have_their_titles_and_none_is_left_over(count, shape):
+    titles = [f"panel {i}" for i in range(count)]
+    figure, axes = plots.panels(titles)
+    assert [panel.get_title() for panel in axes] == titles
+    assert figure.axes == axes
+    assert axes[0].get_gridspec().get_geometry() == shape

@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -76,6 +76,12 @@ def named_or_own(what: str, value: Any, options: Mapping[str, T], form: str) -> 
     raise InputError(
         f"{what}={value!r} is unknown.", hint=f"{closest(str(value), options)}; or {form}"
     )
+
+
+def known_names(kind: str, names: Collection[str], options: Collection[str]) -> None:
+    for name in names:
+        if name not in options:
+            raise InputError(f"there is no {kind} {name!r}.", hint=closest(name, options))
 
 
 def _is_number(value: Any, kind: type = numbers.Real, dtype: Any = jnp.number) -> bool:

@@ -1,4 +1,4 @@
-"""The command line: `follmer demo`, `follmer bench`, `follmer report`."""
+"""The command line: `follmer demo`, `bench`, `reproduce` and `report`."""
 
 import shlex
 import sys
@@ -74,7 +74,7 @@ def bench(
         typer.echo(f"targets: {', '.join([*CASES, _POSTERIORDB])}")
         typer.echo(f"methods: {', '.join(running.METHODS)}")
         return
-    chosen = tuple(name.strip() for name in methods.split(",") if name.strip())
+    chosen = _listed(methods)
     records: list[Any] = []
     with _errors_told():
         todo: Iterator[Any]
@@ -94,6 +94,62 @@ def bench(
         typer.echo(table.as_json(measured_on, records))
     else:
         typer.echo(f"{header(measured_on)}\n\n{table.table(records)}")
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Experiments of the paper, or all.", show_default=False),
+    ],
+    preset: Annotated[
+        str, typer.Option(help="auto, follmer's default; or paper, the authors' setting.")
+    ] = "auto",
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas (all of them by default).")
+    ] = "",
+    seeds: Annotated[int, typer.Option(help="How often everything is run.")] = 5,
+    out: Annotated[
+        Path, typer.Option(help="The folder to write; what other runs left there stays.")
+    ] = Path("results"),
+    tiny: Annotated[
+        bool,
+        typer.Option(
+            "--tiny", hidden=True, help="All the way at toy size; the numbers mean nothing."
+        ),
+    ] = False,
+) -> None:
+    """Run the paper's experiments: a table beside the paper's numbers, figures and a page."""
+    from follmer.experiments.experiment import METHODS
+    from follmer.experiments.running import EXPERIMENTS
+    from follmer.report import comparison
+    from follmer.report.reading import read_run
+    from follmer.reproduce import reproduce
+
+    chosen = list(EXPERIMENTS) if names == ["all"] else names
+    interrupted = False
+    with _errors_told():
+        try:
+            reproduce(
+                chosen,
+                preset=preset,
+                methods=_listed(methods) or METHODS,
+                seeds=seeds,
+                out=out,
+                tiny=tiny,
+                progress=_tell,
+            )
+        except KeyboardInterrupt:
+            interrupted = True
+            _tell("interrupted: what was finished follows")
+        records = [one for one in read_run(out).records if one["experiment"] in chosen]
+    typer.echo(comparison(records))
+    typer.echo(f"\nThe page: {(out / 'report.html').resolve()}")
+    if interrupted:
+        raise typer.Exit(130)
+    if not any(record["metrics"] for record in records):
+        _tell("follmer: nothing could be measured.")
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -118,6 +174,10 @@ def _errors_told() -> Iterator[None]:
     except FollmerError as error:
         _tell(f"follmer: {error}")
         raise typer.Exit(1) from error
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def _tell(line: str) -> None:

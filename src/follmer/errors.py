@@ -63,6 +63,12 @@ def options_checked(function: Callable[_Parameters, _Result]) -> Callable[_Param
     return checked
 
 
+def in_a_line(error: Exception) -> str:
+    """What kind of error it is and the first line of what it says."""
+    first_line = str(error).split("\n", 1)[0]
+    return f"{type(error).__name__}: {first_line}"
+
+
 def unknown_option(name: str, options: Iterable[str]) -> InputError:
     return InputError(
         f"{name!r} is not an option here.",

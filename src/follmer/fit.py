@@ -34,6 +34,9 @@ _SMALLEST_GAIN = 1e-3
 # Weights this even, twice in a row, leave nothing to learn.
 _EVEN = 0.99
 
+# How the note of a run that Ctrl-C cut short begins.
+INTERRUPTED = "training was interrupted"
+
 # The authors' own setting: `fit(target, key=key, **PAPER)`. It keeps variance `gamma` around a mean
 # and does not reach the posterior; their gamma was picked per experiment from .5² … .01².
 PAPER: Mapping[str, Any] = {
@@ -193,7 +196,7 @@ def _train(
                 f"interrupted at iteration {run.iteration}: the best drift so far is returned",
                 stacklevel=3,
             )
-            notes.append(f"training was interrupted at iteration {run.iteration}")
+            notes.append(f"{INTERRUPTED} at iteration {run.iteration}")
             if run.best is None:
                 run = run._replace(best=loop.latest.average)
     skipped = int(np.sum(run.history["skipped"]))

@@ -2,7 +2,7 @@
 
 import functools
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
@@ -100,6 +100,19 @@ def figure(rows: int = 1, columns: int = 1) -> "tuple[Figure, np.ndarray]":
         figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained"
     )
     return made, made.subplots(rows, columns, squeeze=False)
+
+
+@_in_our_look
+def panels(titles: Sequence[str], *, columns: int | None = None) -> "tuple[Figure, list[Axes]]":
+    """A figure with a panel under each title, in rows of two, or of three where there are many."""
+    columns = columns or min(len(titles), 2 if len(titles) <= 4 else 3)
+    made, grid = figure(-(-len(titles) // columns), columns)
+    axes = list(grid.flat)
+    for spare in axes[len(titles) :]:
+        spare.remove()
+    for panel, title in zip(axes, titles, strict=False):
+        panel.set_title(title)
+    return made, axes[: len(titles)]
 
 
 @_in_our_look

@@ -82,7 +82,7 @@ def test_modes_are_modes(x64):
 
 
 def test_the_regression_is_the_papers():
-    known = regression(64)
+    known = regression(64, 0)
     assert known.rows.shape == known.test_rows.shape == (65, 65)
     assert (known.rows[:, -1] == 1).all()
     residual = known.y - known.rows.sum(axis=1)
@@ -90,7 +90,7 @@ def test_the_regression_is_the_papers():
 
 
 def test_the_regressions_evidence_is_that_of_its_marginal():
-    known = regression(8)
+    known = regression(8, 0)
     covariance = known.rows @ known.rows.T + 0.04 * np.eye(9)
     expected = stats.multivariate_normal.logpdf(known.y, np.zeros(9), covariance)
     assert known.log_evidence() == pytest.approx(expected)
@@ -98,7 +98,8 @@ def test_the_regressions_evidence_is_that_of_its_marginal():
 
 def test_the_regressions_target_has_its_evidence_and_posterior(x64):
     """At any point, prior · likelihood = evidence · posterior."""
-    known, target = regression(32), linear_regression(32)
+    known = regression(32, 0)
+    target = linear_regression(known)
     mean, factor = known.posterior()
     posterior = stats.multivariate_normal(mean, factor @ factor.T)
     for point in mean + np.random.default_rng(0).normal(size=(3, 33)):
@@ -108,5 +109,5 @@ def test_the_regressions_target_has_its_evidence_and_posterior(x64):
 
 def test_a_regression_cases_truth_is_computed_when_asked_for():
     case = CASES["linear_regression_d32"]
-    assert case.true_log_evidence() == regression(32).log_evidence()
+    assert case.true_log_evidence() == regression(32, 0).log_evidence()
     assert CASES["a9a"].true_log_evidence() is None

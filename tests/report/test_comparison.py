@@ -125,6 +125,18 @@ def test_a_method_that_measured_nothing_and_says_nothing_is_still_told():
     assert "- N-SFS, auto: nothing measured" in report.comparison([record("a9a", ece=None)])
 
 
+def test_seeds_that_failed_are_counted_with_their_reason():
+    failed = {"case": "d = 64", "error": "NonFiniteError: it diverged"}
+    records = [
+        record("linear_regression", seed=0, predictive_mean_mae=0.1, settings={"case": "d = 64"}),
+        record("linear_regression", seed=1, settings=failed),
+        record("linear_regression", "sgld", settings=failed),
+    ]
+    text = report.comparison(records)
+    assert "- N-SFS, auto, d = 64: 1 of 2 failed: NonFiniteError: it diverged" in text
+    assert "- SGLD, auto, d = 64: nothing measured: NonFiniteError: it diverged" in text
+
+
 def test_footnotes_follow_the_table_of_their_experiment():
     text = report.comparison([record("a9a", accuracy=0.8), record("ica", elbo=1.0)])
     assert text.index("misprint") < text.index("## Independent components")

@@ -118,6 +118,14 @@ def test_the_badge_of_an_experiment_speaks_for_all_its_cases(run):
         assert badge in card
 
 
+def test_seeds_that_failed_have_a_badge_and_their_reason(run, records):
+    failed = record("banana", seed=2, settings={"error": "NonFiniteError: it diverged"})
+    write(run, results=[*records, failed])
+    page = write_page(run).read_text()
+    assert "✗ failed 1 of 3" in page
+    assert "<dt>failed</dt><dd>NonFiniteError: it diverged</dd>" in page
+
+
 def test_settings_are_folded_away(read):
     assert read().all("details") == [{}]
 

@@ -72,13 +72,6 @@ def test_the_papers_numbers_are_hollow():
     assert "higher is better" in text
 
 
-def test_the_papers_numbers_in_other_units_are_not_drawn_beside_ours():
-    records = [record("ica", method, gibbs_log_likelihood=-12.0) for method in ("n_sfs", "sgld")]
-    text = drawn(records, "gibbs_log_likelihood")
-    assert len(places(text)) == 2
-    assert "hollow" not in text
-
-
 def test_the_last_case_is_the_one_that_is_shown():
     records = [
         record("linear_regression", method, predictive_mean_mae=1.0, settings={"case": case})

@@ -1,7 +1,7 @@
 """Every target by every method: one record each."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +11,9 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from follmer.bench.baselines import BASELINES, Result, weighted
 from follmer.bench.targets import CASES, Case
+from follmer.checks import known_names
 from follmer.diagnostics import pareto_smooth
-from follmer.errors import InputError, closest
+from follmer.errors import InputError, in_a_line
 from follmer.experiments.gaussian_mixture import FOUND, mode_masses
 from follmer.experiments.linear_regression import NUM_DRAWS as NUM_PREDICTIVE_DRAWS
 from follmer.experiments.linear_regression import Regression
@@ -84,8 +85,8 @@ def run(
     progress: Progress = lambda line: None,
 ) -> Iterator[Record]:
     """One record per target and method; what fails says so in its record."""
-    _check_names("target", names, CASES)
-    _check_names("method", methods, METHODS)
+    known_names("target", names, CASES)
+    known_names("method", methods, METHODS)
     return (
         record
         for name in names
@@ -104,8 +105,8 @@ def run_posteriordb(
     from follmer.bench.posteriordb import POSTERIORS
 
     names = tuple(POSTERIORS) if names is None else names
-    _check_names("posterior", names, POSTERIORS)
-    _check_names("method", methods, METHODS)
+    known_names("posterior", names, POSTERIORS)
+    known_names("method", methods, METHODS)
     if jnp.result_type(float) != jnp.float64:
         raise InputError(
             "posteriordb needs double precision.",
@@ -206,8 +207,7 @@ def _attempt(target: Target, method: str, key: PRNGKeyArray) -> Result:
 def _told(error: Exception) -> str:
     if isinstance(error, _SkippedError):
         return str(error)
-    first_line = str(error).split("\n", 1)[0]
-    return f"failed: {type(error).__name__}: {first_line}"
+    return f"failed: {in_a_line(error)}"
 
 
 def _shared(result: Result, record: Record | PosteriordbRecord) -> dict[str, Any]:
@@ -269,9 +269,3 @@ def _resampled(chosen: np.ndarray, weights: np.ndarray, rng: np.random.Generator
     points = (np.arange(NUM_PREDICTIVE_DRAWS) + rng.uniform()) / NUM_PREDICTIVE_DRAWS
     places = np.searchsorted(np.cumsum(weights / weights.sum()), points)
     return chosen[np.minimum(places, len(chosen) - 1)]
-
-
-def _check_names(kind: str, names: Sequence[str], known: Collection[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise InputError(f"there is no {kind} {name!r}.", hint=closest(name, known))

@@ -1,7 +1,7 @@
 """Logistic regression on a9a with a Laplace prior: census features, 124 parameters."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +9,9 @@ from jaxtyping import Array, Float
 
 from follmer import datasets
 from follmer.baselines import PolynomialDecay
-from follmer.experiments.classification import judged
-from follmer.experiments.experiment import Case, Method, baseline, n_sfs
+from follmer.experiments import figures
+from follmer.experiments.classification import calibration, judged
+from follmer.experiments.experiment import Case, Method, Picture, Record, Trial, baseline, n_sfs
 from follmer.targets import Target, from_network, priors
 
 
@@ -54,6 +55,11 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
         **baseline("sgd", tiny, batch_size=None if tiny else 500),
         **baseline("nuts", tiny, num_chains=1, num_warmup=300, num_samples=500),
     }
+
+
+def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:
+    yield from calibration(trials, *trials[0].case.data)
+    yield from figures.training(preset, trials)
 
 
 def _with_bias(x: np.ndarray) -> np.ndarray:

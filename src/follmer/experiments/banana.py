@@ -1,18 +1,21 @@
 """A network on the banana set: two overlapping classes in the plane."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from follmer import datasets
+from follmer import datasets, plots
 from follmer.baselines import PolynomialDecay
-from follmer.experiments.classification import judged
-from follmer.experiments.experiment import Case, Method, baseline, n_sfs
+from follmer.experiments import figures
+from follmer.experiments.classification import calibration, judged
+from follmer.experiments.experiment import Case, Method, Picture, Record, Trial, baseline, n_sfs
 from follmer.experiments.networks import layers, relu_network
 from follmer.targets import from_network, priors
+
+_GRID = 60  # points along each side of the figure's grid
 
 
 class Split(NamedTuple):
@@ -58,3 +61,27 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
         ),
         **baseline("sgd", tiny, batch_size=batch_size),
     }
+
+
+def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:
+    split = trials[0].case.data
+    # Wider than the data, to see what is said where there are none.
+    low, high = split.x.min(axis=0) - 1.5, split.x.max(axis=0) + 1.5
+    first, second = np.linspace(low, high, _GRID).T
+    points = np.stack(np.meshgrid(first, second), -1).reshape(-1, 2)
+    figure, axes = figures.panels(trials)
+    for panel, trial in zip(axes, trials, strict=True):
+        probability = np.asarray(trial.draws.predict(points).probabilities, float)[:, 1]
+        plots.class_contours(
+            panel, first, second, probability.reshape(_GRID, _GRID), split.x_test, split.y_test
+        )
+    yield Picture(
+        "contours",
+        "Predictive probabilities",
+        "The probability of class 1 over the plane, with the test points of both classes; the "
+        "line is where both are as likely. Colours should pale where the classes overlap and far "
+        "from the data, where a method that is still sure claims too much.",
+        figure,
+    )
+    yield from calibration(trials, split.x_test, split.y_test)
+    yield from figures.training(preset, trials)

@@ -1,10 +1,12 @@
 """What the classification experiments share: metrics and figures of class probabilities."""
 
+from collections.abc import Iterator, Sequence
+
 import jax
 import numpy as np
 
-from follmer import metrics
-from follmer.experiments.experiment import Draws
+from follmer import metrics, plots
+from follmer.experiments.experiment import Draws, Picture, Trial
 
 
 def judged(draws: Draws, x: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -19,3 +21,23 @@ def judged(draws: Draws, x: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         "gibbs_log_likelihood": float(np.mean(prediction.gibbs_log_likelihood)),
         "log_predictive_density": float(np.mean(prediction.log_predictive_density)),
     }
+
+
+def calibration(trials: Sequence[Trial], x: np.ndarray, labels: np.ndarray) -> Iterator[Picture]:
+    """Calibration curves of all methods' predictions at x."""
+    curves = {
+        trial.method: metrics.calibration_curve(
+            np.asarray(trial.draws.predict(x).probabilities, float), labels
+        )
+        for trial in trials
+    }
+    figure, axes = plots.figure()
+    plots.calibration(axes[0, 0], curves)
+    yield Picture(
+        "calibration",
+        "Calibration",
+        "How often predictions come true, by the confidence in them, on the test set; above, the "
+        "share of predictions in each bin. A calibrated method lies on the dashed line, an "
+        "overconfident one below it. Bins with few points scatter.",
+        figure,
+    )

@@ -76,8 +76,23 @@ class Trial(NamedTuple):
     metrics: dict[str, float]
 
 
+class Record(NamedTuple):
+    """One case of an experiment by one method and seed, as `results.json` holds it.
+
+    What failed has no metrics and an `error` among its settings.
+    """
+
+    experiment: str
+    preset: str
+    method: str
+    seed: int
+    metrics: dict[str, float | None]
+    seconds: float
+    settings: dict[str, Any]
+
+
 class Picture(NamedTuple):
-    """A figure of an experiment's first seed."""
+    """A figure of an experiment with its words; `name` is that of its file, without a suffix."""
 
     name: str
     title: str
@@ -90,10 +105,10 @@ def n_sfs(preset: str, tiny: bool, num_steps: int, **authors: Any) -> dict[str, 
 
     `num_steps` is the authors' number of steps when sampling.
     """
-    short = {"num_iterations": 20} if tiny else {}
+    short = {"num_iterations": 20, "drift_options": {"width": 8}} if tiny else {}
     if preset == "auto":
         quick = {"precondition": "prior", "audit": False, "num_steps": 4, "num_paths": 8}
-        options = {**quick, **short} if tiny else {}
+        options = {**quick, "drift": "mlp", **short} if tiny else {}
         return {"n_sfs": Method(_fitted(options), options, 100 if tiny else 1000, None, True)}
     found = {}
     for name, objective in (("n_sfs", "det"), ("n_sfs_stl", "stl")):

@@ -1,7 +1,7 @@
 """Narrow modes in the plane: the authors' setting misses the outer ones, the default does not."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,18 @@ import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from follmer.experiments.experiment import Case, Draws, Method, baseline, n_sfs
+from follmer import plots
+from follmer.experiments import figures
+from follmer.experiments.experiment import (
+    Case,
+    Draws,
+    Method,
+    Picture,
+    Record,
+    Trial,
+    baseline,
+    n_sfs,
+)
 from follmer.targets import Target
 
 TWO_MODES = np.array([[-4.0, 0.0], [4.0, 0.0]])
@@ -40,7 +51,7 @@ def mode_masses(
 
 
 def cases(seed: int, tiny: bool) -> Iterator[Case]:
-    for modes in (TWO_MODES, FOUR_MODES):
+    for modes in (TWO_MODES,) if tiny else (TWO_MODES, FOUR_MODES):
         judge = functools.partial(judged, modes=modes)
         yield Case(f"{len(modes)} modes", mixture(modes), judge, modes)
 
@@ -63,3 +74,24 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
         **baseline("sgld", tiny, step_size=1e-2, num_chains=4),
         **baseline("nuts", tiny),
     }
+
+
+def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:
+    first, second = np.linspace(-6.0, 6.0, 240), np.linspace(-2.5, 2.5, 100)
+    grid = jnp.stack(jnp.meshgrid(first, second), -1)
+    for label, own in figures.by_case(trials).items():
+        log_density = jax.vmap(jax.vmap(own[0].case.target.log_density))(grid)
+        figure, axes = figures.panels(own)
+        for panel, trial in zip(axes, own, strict=True):
+            draws = np.asarray(trial.draws.sample(1000), float)
+            plots.scatter_over_contours(
+                panel, draws, first, second, np.asarray(log_density), method=trial.method
+            )
+        yield Picture(
+            f"draws_{len(own[0].case.data)}_modes",
+            f"Draws, {label}",
+            "A thousand draws of each method over contours of the density. Every mode should hold "
+            "the same number of draws, with none between them; a mode without draws was missed.",
+            figure,
+        )
+    yield from figures.training(preset, trials)

@@ -1,7 +1,7 @@
 """Independent component analysis of ten MEG channels."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +10,17 @@ from jaxtyping import Array, Float
 
 from follmer import datasets
 from follmer.baselines import PolynomialDecay
-from follmer.experiments.experiment import Case, Draws, Method, baseline, n_sfs
+from follmer.experiments import figures
+from follmer.experiments.experiment import (
+    Case,
+    Draws,
+    Method,
+    Picture,
+    Record,
+    Trial,
+    baseline,
+    n_sfs,
+)
 from follmer.targets import Target
 
 _TRAIN = 0.8
@@ -74,3 +84,7 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
         ),
         **baseline("sgd", tiny, batch_size=100),
     }
+
+
+def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:
+    yield from figures.training(preset, trials)

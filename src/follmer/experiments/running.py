@@ -3,12 +3,13 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
+from follmer.checks import known_names, positive_int
 from follmer.diagnostics import Diagnostics, verdict
-from follmer.errors import InputError, closest
+from follmer.errors import InputError, in_a_line
 from follmer.experiments import (
     a9a,
     banana,
@@ -17,7 +18,8 @@ from follmer.experiments import (
     linear_regression,
     step_function,
 )
-from follmer.experiments.experiment import METHODS, PRESETS, Case, Draws, Method, Trial
+from follmer.experiments.experiment import METHODS, PRESETS, Case, Draws, Method, Record, Trial
+from follmer.fit import INTERRUPTED
 
 EXPERIMENTS: Mapping[str, Any] = {
     "linear_regression": linear_regression,
@@ -31,17 +33,9 @@ _DIAGNOSED = ("elbo", "log_evidence", "ess_fraction", "khat")
 # Weights are gone by up to this Pareto tail index.
 _SOUND = 0.7
 
-
-class Record(NamedTuple):
-    """One case of an experiment by one method and seed, as `results.json` holds it."""
-
-    experiment: str
-    preset: str
-    method: str
-    seed: int
-    metrics: dict[str, float | None]
-    seconds: float
-    settings: dict[str, Any]
+Progress = Callable[[str], object]
+# What failed has a record and no trial.
+Result = tuple[Record, Trial | None]
 
 
 def run(
@@ -51,51 +45,91 @@ def run(
     methods: Sequence[str] = METHODS,
     seeds: int = 5,
     tiny: bool = False,
-    progress: Callable[[str], object] = lambda line: None,
-) -> Iterator[tuple[Record, Trial]]:
-    """One record and trial per case, method and seed; methods an experiment lacks are passed by."""
-    _check("experiment", names, EXPERIMENTS)
-    _check("preset", [preset], PRESETS)
-    _check("method", methods, METHODS)
+    progress: Progress = lambda line: None,
+) -> Iterator[Result]:
+    """One record and trial per case, method and seed; what fails says so in its record.
+
+    Methods that an experiment lacks are passed by. `tiny` goes all the way at toy size: its
+    numbers mean nothing.
+    """
+    known_names("experiment", names, EXPERIMENTS)
+    known_names("preset", [preset], PRESETS)
+    known_names("method", methods, METHODS)
+    seeds = positive_int("seeds", seeds)
+    chosen = {
+        name: {
+            method: how
+            for method, how in EXPERIMENTS[name].methods(preset, tiny).items()
+            if method in methods
+        }
+        for name in names
+    }
+    if not any(chosen.values()):
+        raise InputError(
+            f"there is nothing to run: with preset {preset!r}, {', '.join(names)} by "
+            f"{', '.join(methods)}.",
+            cause="not every experiment has every method",
+            hint="; ".join(
+                f"{n}: {', '.join(EXPERIMENTS[n].methods(preset, tiny))}" for n in names
+            ),
+        )
     return (
         result
-        for name in names
+        for name, own in chosen.items()
         for seed in range(seeds)
-        for case in EXPERIMENTS[name].cases(seed, tiny)
-        for method, how in EXPERIMENTS[name].methods(preset, tiny).items()
-        if method in methods and method not in case.leave_out
-        for result in [_attempt(name, preset, method, how, case, seed, progress)]
+        for result in _results(name, preset, own, seed, tiny, progress)
     )
 
 
+def _results(
+    name: str, preset: str, methods: dict[str, Method], seed: int, tiny: bool, progress: Progress
+) -> Iterator[Result]:
+    def failed(case: str, method: str, seconds: float, error: Exception) -> Result:
+        progress(f"failed: {error}")
+        settings = {"case": case, **methods[method].settings, "error": in_a_line(error)}
+        return Record(name, preset, method, seed, {}, seconds, settings), None
+
+    try:
+        for case in EXPERIMENTS[name].cases(seed, tiny):
+            for method, how in methods.items():
+                if method in case.leave_out:
+                    continue
+                place = f"{name}, {case.label}" if case.label else name
+                progress(f"{place} ({preset}): {method}, seed {seed}")
+                began = time.perf_counter()
+                try:
+                    trial, seconds, told = _attempt(method, how, case, seed)
+                except Exception as error:
+                    yield failed(case.label, method, time.perf_counter() - began, error)
+                    continue
+                settings = {"case": case.label, **how.settings, **told}
+                metrics = _finite(trial.metrics)
+                yield Record(name, preset, method, seed, metrics, seconds, settings), trial
+    except Exception as error:
+        # The case itself, as where its data are missing.
+        yield from (failed("", method, 0.0, error) for method in methods)
+
+
 def _attempt(
-    name: str,
-    preset: str,
-    method: str,
-    how: Method,
-    case: Case,
-    seed: int,
-    progress: Callable[[str], object],
-) -> tuple[Record, Trial]:
-    progress(" ".join(part for part in (name, case.label, f"({preset}): {method}, seed {seed}")))
+    method: str, how: Method, case: Case, seed: int
+) -> tuple[Trial, float, dict[str, Any]]:
+    """The trial, how long the posterior took, and what there is to say of it."""
     fit_key, check_key, draw_key = jax.random.split(jax.random.key(seed), 3)
     began = time.perf_counter()
     posterior = how.run(case.target, fit_key)
     seconds = time.perf_counter() - began
+    if any(note.startswith(INTERRUPTED) for note in posterior.notes):
+        # Ctrl-C meant the whole run, and a drift cut short is no result.
+        raise KeyboardInterrupt
     found = posterior.diagnostics(key=check_key, num_samples=1024)
-    judgement = verdict(found, posterior.second_opinion).name
     weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < _SOUND
     draws = Draws(posterior, how, weighted, draw_key)
-    metrics = {**_diagnosed(found), **case.judge(draws)}
-    settings = {
-        "case": case.label,
-        **how.settings,
-        "verdict": judgement,
+    told = {
+        "verdict": verdict(found, posterior.second_opinion).name,
         "weighted": weighted,
         "notes": list(posterior.notes),
     }
-    record = Record(name, preset, method, seed, _finite(metrics), seconds, settings)
-    return record, Trial(case, method, draws, metrics)
+    return Trial(case, method, draws, {**_diagnosed(found), **case.judge(draws)}), seconds, told
 
 
 def _diagnosed(found: Any) -> dict[str, float]:
@@ -105,9 +139,3 @@ def _diagnosed(found: Any) -> dict[str, float]:
 def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
     """JSON has no infinities."""
     return {name: float(value) if math.isfinite(value) else None for name, value in metrics.items()}
-
-
-def _check(kind: str, names: Sequence[str], known: Any) -> None:
-    for name in names:
-        if name not in known:
-            raise InputError(f"there is no {kind} {name!r}.", hint=closest(name, known))

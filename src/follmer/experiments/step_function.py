@@ -1,15 +1,25 @@
 """A network on a noisy step: how sure are predictions inside and outside the data's range?"""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from follmer import metrics
+from follmer import metrics, plots
 from follmer.baselines import PolynomialDecay
-from follmer.experiments.experiment import Case, Draws, Method, baseline, n_sfs
+from follmer.experiments import figures
+from follmer.experiments.experiment import (
+    Case,
+    Draws,
+    Method,
+    Picture,
+    Record,
+    Trial,
+    baseline,
+    n_sfs,
+)
 from follmer.experiments.networks import layers, relu_network
 from follmer.targets import Target, from_network, likelihoods, priors
 
@@ -92,3 +102,34 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
         ),
         **baseline("sgd", tiny, batch_size=32),
     }
+
+
+def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:
+    step = trials[0].case.data
+    # An even number of points: none stands on the step itself.
+    x = np.linspace(-_WIDE, _WIDE, 200)
+    figure, axes = figures.panels(trials)
+    for panel, trial in zip(axes, trials, strict=True):
+        found = trial.draws.predict(x[:, None], quantiles=(0.05, 0.95))
+        lower, upper = np.asarray(found.quantiles, float)
+        plots.predictive_band(
+            panel,
+            x,
+            np.asarray(found.mean, float),
+            lower,
+            upper,
+            points=(step.x, step.y),
+            truth=(x >= 0).astype(float),
+            method=trial.method,
+        )
+        # One scale for all, so that widths can be compared; wilder bands leave the panel.
+        panel.set_ylim(-2.0, 3.0)
+    yield Picture(
+        "bands",
+        "Predictions",
+        f"Predictive mean and 90 % interval of each method, over the data and the true step. Data "
+        f"end at ±{_RANGE}: beyond, an interval should widen, and one that stays narrow is sure of "
+        "what nothing tells it.",
+        figure,
+    )
+    yield from figures.training(preset, trials)

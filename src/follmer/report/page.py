@@ -12,19 +12,19 @@ from typing import Any
 from follmer.report import names
 from follmer.report.footnotes import THROUGHOUT, footnotes
 from follmer.report.names import PUBLISHED
-from follmer.report.published import comparable
 from follmer.report.reading import Figure, Run, read_run
 from follmer.report.rows import Group, Row, grouped, shown
 from follmer.report.strips import strip, who
-from follmer.report.table import LEFT, cells
+from follmer.report.table import LEFT, cells, failures, place
 from follmer.storage import replacing
 
-_NOTHING = "nothing measured"
+_NOTHING, _FAILED = "nothing measured", "failed"
 _BADGES = {
     "trustworthy": ("good", "✓"),
     "use the weights": ("fair", "≈"),
     "do not use": ("bad", "✗"),
     _NOTHING: ("bad", "✗"),
+    _FAILED: ("bad", "✗"),
 }
 _WIDE, _BESIDE = ' class="wide"', ' class="beside"'
 _MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -128,9 +128,9 @@ def _headline(group: Group) -> str:
     known = [name for name in names.experiment(group.experiment).headline if name in row.metrics]
     for name in known[:1]:
         told += [f"{names.metric(name).spoken} {shown(row.metrics[name])}"]
-        if printed and name in printed[0].metrics and comparable(group.experiment, name):
+        if printed and name in printed[0].metrics:
             told += [f"the paper has {shown(printed[0].metrics[name])}"]
-    told += [] if row.metrics else row.notes
+    told += failures(row) if row.errors or not row.metrics else []
     first, *rest = map(_text, told)
     sentence = f"<b>{first}</b>{': ' if rest else ''}{'; '.join(rest)}."
     return f'<p class="headline">{sentence} {_badges(row)}</p>'
@@ -183,7 +183,8 @@ def _badges(*rows: Row) -> str:
     """A badge for each verdict on these rows, with its share of their seeds."""
     seeds, counts = sum(row.seeds for row in rows), Counter[str]()
     for row in rows:
-        counts.update(row.verdicts if row.metrics else {_NOTHING: row.seeds})
+        failed = {_FAILED: sum(row.errors.values())} if row.errors else {}
+        counts.update({**row.verdicts, **failed} if row.metrics else {_NOTHING: row.seeds})
     made = []
     for verdict, count in counts.items():
         kind, sign = _BADGES.get(verdict, ("other", "·"))
@@ -197,14 +198,14 @@ def _settings(group: Group) -> str:
     for row in group.rows:
         if row.source == PUBLISHED:
             continue
-        place = ", ".join(part for part in (names.method(row.method), row.source, row.case) if part)
         items = [
             f"<dt>{_text(name)}</dt><dd>{_text(', '.join(map(_plain, values)))}</dd>"
             for name, values in row.settings.items()
         ]
         items += [f"<dt>note</dt><dd>{_text(note)}</dd>" for note in row.notes]
+        items += [f"<dt>failed</dt><dd>{_text(why)}</dd>" for why in row.errors]
         if items:
-            folded.append(f"<h4>{_text(place)}</h4><dl>{''.join(items)}</dl>")
+            folded.append(f"<h4>{_text(place(row))}</h4><dl>{''.join(items)}</dl>")
     if not folded:
         return ""
     return f"<details><summary>Settings and notes</summary>{''.join(folded)}</details>"

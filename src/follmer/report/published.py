@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 _EXPERIMENTS = {"ica": "ica_meg"}
 _METRICS = {"log_likelihood": "gibbs_log_likelihood"}
-# Printed in other units than ours, as the footnotes say: numbers to read, not to draw beside ours.
-_OTHER_UNITS = {("ica", "gibbs_log_likelihood"), ("step_function", "gibbs_log_likelihood")}
 
 
 class Estimate(NamedTuple):
@@ -38,11 +36,6 @@ def published(experiment: str, case: str) -> dict[str, dict[str, Estimate]]:
         method: {name: _printed(means[place]) for name, means in metrics.items()}
         for method, metrics in content.items()
     }
-
-
-def comparable(experiment: str, metric: str) -> bool:
-    """Whether the paper's number is in the units of ours."""
-    return (experiment, metric) not in _OTHER_UNITS
 
 
 def _printed(mean: Decimal, sd: Decimal | None = None) -> Estimate:

@@ -34,6 +34,10 @@ class Figure(NamedTuple):
     width: int
     height: int
 
+    def words(self) -> dict[str, str]:
+        """Itself as figures.json has it."""
+        return {name: getattr(self, name) for name in _FIGURE}
+
 
 class Run(NamedTuple):
     machine: dict[str, Any]
@@ -103,7 +107,7 @@ def _check_record(path: Path, what: str, record: dict[str, Any]) -> None:
         if not isinstance(value, int | float | None):
             raise _spoilt(path, f"the metric {name} of {what} is {value!r}, not a number")
     settings = record["settings"]
-    for name in ("case", "verdict"):
+    for name in ("case", "verdict", "error"):
         if not isinstance(settings.get(name, ""), str | None):
             raise _spoilt(path, f"the {name} of {what} is {settings[name]!r}, not a text")
     notes = settings.get("notes") or []
@@ -123,7 +127,7 @@ def _bytes(path: Path) -> bytes:
         raise FileError(
             f"there is no file {path}.",
             cause="the run was interrupted, or a part of its folder was moved away",
-            hint="the whole folder that follmer reproduce wrote, or follmer reproduce again",
+            hint="the whole folder that follmer reproduce wrote, or a new one by it",
         )
     try:
         return path.read_bytes()

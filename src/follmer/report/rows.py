@@ -15,7 +15,7 @@ from follmer.report.published import Estimate, published
 
 Record = Mapping[str, Any]
 _SOURCES = ("auto", "paper", PUBLISHED)
-_SHOWN_APART = ("case", "verdict", "notes")
+_SHOWN_APART = ("case", "verdict", "notes", "error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Row:
     # How many seeds each was given to.
     verdicts: dict[str, int] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    # Why seeds failed, and how many of them.
+    errors: dict[str, int] = dataclasses.field(default_factory=dict)
     # The distinct values over seeds.
     settings: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
 
@@ -103,6 +105,7 @@ def _row(case: str, method: str, preset: str, records: list[Record]) -> Row:
         _estimate([record["seconds"] for record in records]),
         dict(verdicts),
         tuple(notes),
+        dict(Counter(one["error"] for one in settings if one.get("error"))),
         _distinct(settings),
     )
 

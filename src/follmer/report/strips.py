@@ -8,7 +8,6 @@ import numpy as np
 from follmer.plots import METHODS
 from follmer.report import names
 from follmer.report.names import PUBLISHED
-from follmer.report.published import comparable
 from follmer.report.rows import Group, Row, shown
 
 # Positive numbers that differ by more than this factor are shown on a logarithmic scale.
@@ -46,10 +45,7 @@ def strip(group: Group, metric: str) -> str:
     rows = [
         row
         for row in group.rows
-        if row.case == case
-        and metric in row.metrics
-        and np.isfinite(row.metrics[metric].mean)
-        and (row.source != PUBLISHED or comparable(group.experiment, metric))
+        if row.case == case and metric in row.metrics and np.isfinite(row.metrics[metric].mean)
     ]
     if len(rows) < 2:
         return ""

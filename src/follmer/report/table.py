@@ -32,6 +32,16 @@ def verdicts(row: Row) -> str:
     return ", ".join(f"{name} ({count} of {row.seeds})" for name, count in row.verdicts.items())
 
 
+def place(row: Row) -> str:
+    return ", ".join(part for part in (names.method(row.method), row.source, row.case) if part)
+
+
+def failures(row: Row) -> list[str]:
+    """How many of a row's seeds failed and why, or that nothing was measured."""
+    failed = [f"{count} of {row.seeds} failed: {why}" for why, count in row.errors.items()]
+    return failed if row.metrics else ["nothing measured", *(row.errors or row.notes)]
+
+
 def _cells(row: Row, metrics: list[str]) -> dict[str, str]:
     return {
         "case": row.case,
@@ -51,9 +61,9 @@ def heading(metric: str) -> str:
 
 def _section(group: Group) -> str:
     failed = [
-        ": ".join([f"{names.method(row.method)}, {row.source}", "nothing measured", *row.notes])
+        ": ".join([place(row), *failures(row)])
         for row in group.rows
-        if not row.metrics
+        if row.errors or not row.metrics
     ]
     parts = [
         f"## {names.experiment(group.experiment).title}",

@@ -1,0 +1,50 @@
+"""What the experiments' figures share: a panel for each method, training curves."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from follmer import plots
+from follmer.experiments.experiment import Picture, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def by_case(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    """The trials of each case, by its label."""
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(trial.case.label, []).append(trial)
+    return found
+
+
+def panels(trials: Sequence[Trial]) -> "tuple[Figure, list[Axes]]":
+    """A figure with a panel for each trial, under the name of its method."""
+    return plots.panels([plots.METHODS[trial.method].label for trial in trials])
+
+
+def training(preset: str, trials: Sequence[Trial]) -> Iterator[Picture]:
+    """ELBO and ESS of the trained flows, a row for each case; nothing where none was trained."""
+    trained = by_case(
+        [trial for trial in trials if "evaluation_elbo" in trial.draws.posterior.history]
+    )
+    if not trained:
+        return
+    titles = [title for case in trained for title in (case, "")]
+    figure, axes = plots.panels(titles, columns=2)
+    for place, own in enumerate(trained.values()):
+        histories = {trial.method: trial.draws.posterior.history for trial in own}
+        plots.training(axes[2 * place : 2 * place + 2], histories)
+    expected = {
+        "auto": "A good fit ends flat, with an ESS near 100 %.",
+        "paper": "With the authors' γ the draws are narrower than the posterior, so the ESS stays "
+        "near 0 however long the training.",
+    }
+    yield Picture(
+        "training",
+        "Training",
+        "The evidence lower bound (ELBO) and the effective sample size (ESS) of fresh draws while "
+        f"the drift is trained. {expected[preset]}",
+        figure,
+    )
