@@ -143,7 +143,8 @@ def fit(
     saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
     trained = train(algorithm, saved)
     posterior = _posterior(algorithm, trained, start)
-    return posterior.audited(key=audit_key) if audit else posterior
+    # Where known modes are left out, MCMC from the draws cannot vouch for them.
+    return posterior.audited(key=audit_key) if audit and not start.is_partial else posterior
 
 
 class _Trained(NamedTuple):

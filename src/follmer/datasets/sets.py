@@ -82,7 +82,7 @@ def _indian_pines() -> Dataset:
 
     Scaled to [0, 1] by the least and the greatest value of the whole cube.
     """
-    import scipy.io  # type: ignore[import-untyped]
+    import scipy.io
 
     def variable(file: str, name: str) -> np.ndarray:
         return scipy.io.loadmat(io.BytesIO(read(f"indian_pines/{file}.mat")))[name]

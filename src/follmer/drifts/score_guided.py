@@ -19,11 +19,12 @@ _LARGEST = 10.0
 
 
 class ScoreGuided(eqx.Module):
-    """u = net(t, x, s) + gate(t) ∘ s, with s = γ∇ ln f(x) and gates that start at zero.
+    """u = net(t, x, s) + gate(t) ∘ s, with s = γ∇ ln f(x), a net that starts at 0 and gates at 1.
 
-    f is the target over the reference, so s = 0 where the whitened target is the Gaussian it was
-    whitened by. `full` differentiates training through the score as well, at the price of second
-    derivatives of the target. With mini-batches the score is the batch's.
+    The Föllmer drift is the mean of s over where the path may end, so s at the path itself is a
+    first guess of it. f is the target over the reference: s = 0 where the whitened target is the
+    Gaussian it was whitened by. `full` differentiates training through the score as well, at the
+    price of second derivatives of the target. With mini-batches the score is the batch's.
     """
 
     net: TimeMLP
@@ -35,7 +36,8 @@ class ScoreGuided(eqx.Module):
         self, dim: int, *, width: int = 64, depth: int = 3, full: int = 0, key: PRNGKeyArray
     ):
         self.net = TimeMLP(dim, width=width, depth=depth, context=dim, key=key)
-        self.gate = zero_linear(len(time_features(jnp.zeros(()))), dim, key)
+        gate = zero_linear(len(time_features(jnp.zeros(()))), dim, key)
+        self.gate = eqx.tree_at(lambda linear: linear.bias, gate, jnp.ones(dim))
         self.score = None
         self.full = bool(full)
 

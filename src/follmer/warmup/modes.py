@@ -1,4 +1,4 @@
-"""Local maxima of a density, climbed to from many starts at once."""
+"""Local maxima of a density, climbed to from many starts."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,7 +6,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.warmup.hmc import LogDensity
@@ -14,6 +13,8 @@ from follmer.warmup.hmc import LogDensity
 _MAX_ITERATIONS = 200
 # Gradient norm, relative to its size at the start, at which a climb has arrived.
 _TOLERANCE = 1e-5
+# Nats gained in a step, below which a climb has arrived too.
+_GAIN = 1e-6
 # A dip of this many nats on the straight line between two ends makes them two modes.
 _DIP = 1.0
 _POINTS_BETWEEN = 32
@@ -31,8 +32,8 @@ class Ends(NamedTuple):
 
 
 def climb(log_density: LogDensity, starts: Float[Array, "starts dim"]) -> Ends:
-    """L-BFGS with a line search from each start; ends that are not finite are left out."""
-    return _sorted(*_climber(log_density)(starts))
+    """L-BFGS from each start; ends that are not finite are left out."""
+    return _climber(log_density)(starts)
 
 
 def spread_climbs(
@@ -51,7 +52,7 @@ def spread_climbs(
         if widening == 0:
             noise = noise.at[0].set(0.0)
         starts = jnp.asarray(centre, dtype) + jnp.asarray(scale, dtype) * noise
-        ends = _joined(ends, _sorted(*run(starts)))
+        ends = _joined(ends, run(starts))
         if len(ends.x) == 0:
             break
         separate = separated(log_density, ends)
@@ -89,41 +90,46 @@ def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
     return found
 
 
-def _climber(log_density: LogDensity) -> Callable[[Array], tuple[Array, Array, Array]]:
-    def negative(x: Float[Array, " dim"]) -> Float[Array, ""]:
-        return -log_density(x)
+def _climber(log_density: LogDensity) -> Callable[[Array], Ends]:
+    from scipy.optimize import minimize
 
-    optimizer = optax.lbfgs()
-    value_and_gradient = optax.value_and_grad_from_state(negative)
+    value_and_gradient = jax.jit(jax.value_and_grad(lambda x: -log_density(x)))
 
-    def one(start: Float[Array, " dim"]) -> tuple[Array, Array, Array]:
-        first = jnp.linalg.norm(jax.grad(negative)(start))
+    def one(start: Float[Array, " dim"]) -> tuple[np.ndarray, float, int]:
+        first, slope = value_and_gradient(start)
+        # A line search backs off from what is not finite as from a steep rise.
+        beyond = float(first) + 10.0 * (1.0 + abs(float(first)))
 
-        def unfinished(carry: tuple) -> Array:
-            _, _, norm, iteration = carry
-            return (norm > _TOLERANCE * (1.0 + first)) & (iteration < _MAX_ITERATIONS)
+        def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = value_and_gradient(jnp.asarray(x, start.dtype))
+            if np.isfinite(value) and np.isfinite(gradient).all():
+                return float(value), np.asarray(gradient, float)
+            return beyond, np.zeros(len(x))
 
-        def step(carry: tuple) -> tuple:
-            x, state, _, iteration = carry
-            value, gradient = value_and_gradient(x, state=state)
-            updates, state = optimizer.update(
-                gradient, state, x, value=value, grad=gradient, value_fn=negative
-            )
-            return optax.apply_updates(x, updates), state, jnp.linalg.norm(gradient), iteration + 1
+        if not (np.isfinite(first) and np.isfinite(slope).all()):
+            return np.asarray(start), -np.inf, 1
+        result = minimize(
+            negative,
+            np.asarray(start, float),
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": _MAX_ITERATIONS,
+                "gtol": _TOLERANCE * (1.0 + float(jnp.linalg.norm(slope))),
+                "ftol": _GAIN / (1.0 + abs(float(first))),
+            },
+        )
+        return result.x, -float(result.fun), 1 + result.nfev
 
-        carry = (start, optimizer.init(start), jnp.asarray(jnp.inf, start.dtype), 0)
-        x, _, _, iteration = jax.lax.while_loop(unfinished, step, carry)
-        return x, -negative(x), jnp.asarray(iteration)
-
-    return jax.jit(jax.vmap(one))
+    return lambda starts: _sorted(starts.dtype, [one(start) for start in starts])
 
 
-def _sorted(x: Array, log_density: Array, iterations: Array) -> Ends:
-    points, values = np.asarray(x), np.asarray(log_density)
-    order = np.argsort(-np.where(np.isfinite(values), values, -np.inf))
-    order = order[np.isfinite(values[order]) & np.isfinite(points[order]).all(axis=1)]
-    # A line search takes about one gradient more than its step.
-    return Ends(x[order], log_density[order], 2 * int(np.sum(iterations)))
+def _sorted(dtype: np.dtype, found: list[tuple[np.ndarray, float, int]]) -> Ends:
+    x, values, evaluations = (np.array(column) for column in zip(*found, strict=True))
+    order = np.argsort(-values)
+    order = order[np.isfinite(values[order]) & np.isfinite(x[order]).all(axis=1)]
+    x, values = x[order], values[order]
+    return Ends(jnp.asarray(x, dtype), jnp.asarray(values, dtype), int(evaluations.sum()))
 
 
 def _joined(first: Ends, second: Ends) -> Ends:

@@ -17,11 +17,11 @@ from follmer.warmup.laplace import diagonal_widths, laplace
 from follmer.warmup.modes import Ends, climb, spread_climbs
 from follmer.warmup.tempering import temper
 
-# Arithmetic that a warm-up may spend on gradients of the target: some seconds.
-_BUDGET = 1e11
-# Operations per gradient: up to the first, paths and steps are not spared; up to the second, the
-# drift may look at the score in every step.
-_CHEAP_GRADIENT, _DEAR_GRADIENT = 3e5, 5e7
+# Arithmetic that climbs and an exploration may spend on gradients of the target: some seconds.
+_CLIMB_BUDGET, _BUDGET = 2e10, 1e11
+# Operations per gradient up to which paths and steps are not spared; and, for each coordinate, up
+# to which the drift may look at the score in every step: beyond, a network alone learns faster.
+_CHEAP_GRADIENT, _CHEAP_PER_COORDINATE = 3e5, 1e4
 # Dense covariances are made up to here.
 _MAX_DENSE = 3000
 # Beyond: the width around a point estimate, relative to the prior's, and how the point is found.
@@ -35,6 +35,8 @@ _MAX_EXPLORED = 200
 # The narrowest start of an exploration, per coordinate.
 _UNIT = 5.0
 _NUM_STARTS = 32
+# Climbs that must all end apart before modes count as countless.
+_FEWEST_CLIMBS = 8
 _NUM_PARTICLES = 4096
 
 
@@ -46,6 +48,7 @@ class Start(NamedTuple):
     words: str
     draws: Float[Array, "draws dim"] | None = None  # in the whitened coordinates
     gradient_evaluations: int = 0
+    is_partial: bool = False  # modes are known that the draws will not visit
 
 
 def automatic(target: Target, key: PRNGKeyArray) -> Start:
@@ -53,19 +56,29 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     if target.dim > _MAX_DENSE:
         return by_point(target, key)
     cost = gradient_cost(target)
-    num_starts = int(np.clip(_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
+    num_starts = int(np.clip(_CLIMB_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
     climb_key, explore_key = jax.random.split(key)
     if num_starts > 1 and target.dim <= _MAX_EXPLORED:
         ends, modes = spread_climbs(
             target.log_density, target.dim, target.dtype, num_starts, climb_key
         )
-        if modes.sum() > 1:
+        if modes.sum() > 1 and not _countless(modes):
             return explored(target, explore_key, ends, modes, cost)
     else:
         ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
+        modes = np.ones(len(ends.x), bool)
     if len(ends.x) == 0:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
-    return by_laplace(target, ends, cost)
+    start = by_laplace(target, ends, cost)
+    if _countless(modes):
+        words = f"{len(modes)} climbs found as many modes, too many to visit: draws are of the best"
+        return start._replace(words=words, is_partial=True)
+    return start
+
+
+def _countless(modes: np.ndarray) -> bool:
+    """No two of several climbs ended in one mode, as where signs and orders are arbitrary."""
+    return len(modes) >= _FEWEST_CLIMBS and bool(modes.all())
 
 
 def identity(target: Target) -> Start:
@@ -83,11 +96,11 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
         "learning_rate": _learning_rate(target.dim),
     }
     words = f"one mode from {len(ends.x)} starts: whitened by its curvature"
-    if cost <= _DEAR_GRADIENT:
+    if cost <= max(_CHEAP_GRADIENT, _CHEAP_PER_COORDINATE * target.dim):
         settings["drift"] = "score_guided"
         words += ", steered by the score"
-    if cost > _CHEAP_GRADIENT:
-        settings |= {"num_steps": 8, "num_paths": 16, "num_iterations": 400}
+        if cost > _CHEAP_GRADIENT:
+            settings |= {"num_paths": 8, "num_iterations": 200}
     gradients = ends.gradient_evaluations + 16 * target.dim
     return Start(affine, settings, words, None, gradients)
 
