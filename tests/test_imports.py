@@ -21,7 +21,7 @@ LAYERS = [
     ["audit"],
     ["summary", "samplers", "prediction"],
     ["posterior"],
-    ["checkpoint"],
+    ["checkpoint", "moments"],
     ["fit"],
     ["baselines"],
     ["loading"],

@@ -19,6 +19,7 @@ from follmer.checks import as_key, positive_int
 from follmer.diagnostics import ess_fraction
 from follmer.errors import InputError, NonFiniteError, options_checked, unknown_option
 from follmer.gamma_search import GAMMAS, search_gamma
+from follmer.moments import by_moments
 from follmer.nsfs import NSFS, Info, State, algorithm_options
 from follmer.objectives import BridgeMatching
 from follmer.posterior import Posterior
@@ -92,7 +93,7 @@ def fit(
       from many starts, whitens by the curvature where it finds one mode and explores by tempered
       SMC where it finds several; it also chooses the settings that are not given, and its choice is
       in the posterior's notes. Else "identity", "prior", "diagonal", "laplace", "low_rank",
-      "pathfinder", "explore", or an `Affine`.
+      "pathfinder", "moments" (of the draws, in rounds of training), "explore", or an `Affine`.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
     - `patience`: stop after this many evaluations without a better ELBO, or once the weights are
       even; None never stops early.
@@ -123,9 +124,6 @@ def fit(
         algorithm = NSFS(target, **options)
     if check:
         algorithm.target.check(key=check_key, scale=float(np.sqrt(algorithm.gamma)))
-    if not isinstance(target, NSFS):
-        start = warm_up(precondition, target, warm_key)
-        algorithm = _started(target, start, options)
     train = functools.partial(
         _train,
         key=train_key,
@@ -134,8 +132,16 @@ def fit(
         callbacks=callbacks,
         progress=progress,
     )
+    brief = functools.partial(_briefly, train)
+    if not isinstance(target, NSFS):
+        make = functools.partial(_started, target, options=options)
+        if isinstance(precondition, str) and precondition == "moments":
+            start = by_moments(target, lambda short: Flow(short, brief(short).best), make, warm_key)
+        else:
+            start = warm_up(precondition, target, warm_key)
+        algorithm = make(start)
     if searched:
-        algorithm, words, gradients = search_gamma(algorithm, functools.partial(_brief_elbo, train))
+        algorithm, words, gradients = search_gamma(algorithm, lambda short: brief(short).best_elbo)
         start = start._replace(
             words="; ".join(filter(None, [start.words, words])),
             gradient_evaluations=start.gradient_evaluations + gradients,
@@ -153,12 +159,12 @@ class _Trained(NamedTuple):
     interrupted: bool
 
 
-def _brief_elbo(train: Callable[..., _Trained], algorithm: NSFS) -> float:
-    """The best ELBO of a run that is not kept."""
+def _briefly(train: Callable[..., _Trained], algorithm: NSFS) -> Run:
+    """A run that is not kept."""
     trained = train(algorithm, Checkpoint(None, {}), callbacks=())
     if trained.interrupted:
         raise KeyboardInterrupt
-    return trained.run.best_elbo
+    return trained.run
 
 
 def _train(

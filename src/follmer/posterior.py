@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import storage
-from follmer.audit import second_opinion
+from follmer.audit import precision_note, second_opinion
 from follmer.checks import as_key, positive_int
 from follmer.diagnostics import (
     ChainDiagnostics,
@@ -184,16 +184,19 @@ class Posterior:
     def audited(self, *, key: PRNGKeyArray, num_samples: int = 2048) -> "Posterior":
         """The same posterior with a second opinion: its draws moved by MCMC and weighed again.
 
-        Where the moves would cost too much (or nothing was trained) there is none.
+        Where the moves would cost too much (or nothing was trained) there is none. A note is added
+        where single precision is too coarse for the density.
         """
-        draw_key, move_key = jax.random.split(as_key(key))
-        found = None
+        draw_key, move_key, line_key = jax.random.split(as_key(key), 3)
+        found, notes = None, self.notes
         if isinstance(self.sampler, Flow):
             x, log_weights = self.flat_sample(num_samples, key=draw_key)
             algorithm, parameters = self.sampler.algorithm, self.sampler.parameters
             found = second_opinion(algorithm, parameters, x, log_weights, move_key)
+            note = precision_note(self.target, x, line_key)
+            notes = notes if note is None else (*notes, note)
         return Posterior(
-            self.target, self.sampler, self.history, self.notes, found, self.gradient_evaluations
+            self.target, self.sampler, self.history, notes, found, self.gradient_evaluations
         )
 
     @options_checked

@@ -50,9 +50,9 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
             tiny,
             step_size=PolynomialDecay(1e-3, b=1000.0),
             num_iterations=30_000,
-            batch_size=None if tiny else 500,
+            batch_size=500,
         ),
-        **baseline("sgd", tiny, batch_size=None if tiny else 500),
+        **baseline("sgd", tiny, batch_size=500),
         **baseline("nuts", tiny, num_chains=1, num_warmup=300, num_samples=500),
     }
 

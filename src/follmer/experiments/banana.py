@@ -48,18 +48,17 @@ def cases(seed: int, tiny: bool) -> Iterator[Case]:
 
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
-    batch_size = 32 if tiny else 512
-    authors = {"gamma": 0.05**2, "batch_size": batch_size, "num_iterations": 50 * 10}
+    authors = {"gamma": 0.05**2, "batch_size": 512, "num_iterations": 50 * 10}
     return {
-        **n_sfs(preset, tiny, num_steps=20, **authors),
+        **n_sfs(preset, tiny, num_steps=20, learning_rate=2e-5, **authors),
         **baseline(
             "sgld",
             tiny,
             step_size=PolynomialDecay(1e-3, b=1000.0),
             num_iterations=30_000,
-            batch_size=batch_size,
+            batch_size=512,
         ),
-        **baseline("sgd", tiny, batch_size=batch_size),
+        **baseline("sgd", tiny, batch_size=512),
     }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import optax
 from jaxtyping import PRNGKeyArray, PyTree
 
 from follmer.baselines import mc_sfs, nuts, sgd, sgld
@@ -100,10 +101,12 @@ class Picture(NamedTuple):
     figure: "Figure"
 
 
-def n_sfs(preset: str, tiny: bool, num_steps: int, **authors: Any) -> dict[str, Method]:
+def n_sfs(
+    preset: str, tiny: bool, num_steps: int, learning_rate: float = 1e-4, **authors: Any
+) -> dict[str, Method]:
     """The library's default; or the authors' setting, plain and sticking the landing.
 
-    `num_steps` is the authors' number of steps when sampling.
+    `num_steps` is the authors' number of steps when sampling, `learning_rate` their constant rate.
     """
     short = {"num_iterations": 20, "drift_options": {"width": 8}} if tiny else {}
     if preset == "auto":
@@ -112,8 +115,9 @@ def n_sfs(preset: str, tiny: bool, num_steps: int, **authors: Any) -> dict[str, 
         return {"n_sfs": Method(_fitted(options), options, 100 if tiny else 1000, None, True)}
     found = {}
     for name, objective in (("n_sfs", "det"), ("n_sfs_stl", "stl")):
-        options = {**PAPER, "patience": None, **authors, "objective": objective, **short}
-        told = {key: "constant" if callable(value) else value for key, value in options.items()}
+        told = {**PAPER, "patience": None, **authors, "objective": objective, **short}
+        options = {**told, "learning_rate": optax.constant_schedule(learning_rate)}
+        told["learning_rate"] = learning_rate
         found[name] = Method(_fitted(options), told, 100, num_steps)
     return found
 
@@ -125,7 +129,9 @@ def baseline(name: str, tiny: bool, **options: Any) -> dict[str, Method]:
         options |= _TINY[name]
 
     def made(target: Target, key: PRNGKeyArray) -> Posterior:
-        return run(target, **options) if name == "mc_sfs" else run(target, key=key, **options)
+        if name == "mc_sfs":
+            return run(target, **options)
+        return run(target, key=key, **_with_rows(options, target))
 
     told = {key: value if _plain(value) else repr(value) for key, value in options.items()}
     return {name: Method(made, told, 100 if name != "nuts" else 1000)}
@@ -146,7 +152,14 @@ _TINY: dict[str, dict[str, Any]] = {
 
 
 def _fitted(options: Mapping[str, Any]) -> Callable[[Target, PRNGKeyArray], Posterior]:
-    return lambda target, key: fit(target, key=key, **options)
+    return lambda target, key: fit(target, key=key, **_with_rows(options, target))
+
+
+def _with_rows(options: Mapping[str, Any], target: Target) -> dict[str, Any]:
+    """The options with a batch of all rows where there are fewer than it asks for."""
+    size = options.get("batch_size")
+    fewer = size is not None and size >= (target.num_data or 0)
+    return {**options, "batch_size": None} if fewer else dict(options)
 
 
 def _plain(value: Any) -> bool:

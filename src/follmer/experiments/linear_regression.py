@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -129,11 +129,10 @@ def judged(draws: Draws, known: Regression) -> dict[str, float]:
 
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
-    batch_size = None if tiny else 32
-    authors = {
+    authors: dict[str, Any] = {
         "gamma": 1e-4,
         "num_iterations": 1000,
-        "batch_size": batch_size,
+        "batch_size": 100,
         "drift_options": {"width": 400},
     }
     return {
@@ -144,7 +143,7 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
             tiny,
             step_size=PolynomialDecay(1e-4, b=1000.0),
             num_iterations=30_000,
-            batch_size=batch_size,
+            batch_size=100,
         ),
     }
 
