@@ -400,6 +400,9 @@ def test_interrupt_before_the_first_evaluation_returns_a_posterior():
 def test_real_interrupt_signal_returns_the_drift_and_a_checkpoint_to_resume(tmp_path):
     script = """
         import os, signal, sys, threading, warnings
+
+        # A job in the background may have been told to ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         import jax, jax.numpy as jnp
         import follmer
 

@@ -158,7 +158,8 @@ def test_iteration_counts_the_steps(states):
     assert [int(state.iteration) for state in states] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("drift", DRIFTS)
+# The score-guided drift starts at the score.
+@pytest.mark.parametrize("drift", sorted(set(DRIFTS) - {"score_guided"}))
 def test_untrained_process_is_brownian_motion(drift, target):
     gamma, count = 2.0, 4000
     options = {"gamma": gamma, "drift_options": {"width": 8}, **SMALL}

@@ -126,7 +126,7 @@ class NSFS:
         object.__setattr__(self, "drift_options", options)
 
     def init(self, key: PRNGKeyArray) -> State:
-        """The state before training: zero drift for every drift of the library."""
+        """The state before training: the library's networks start at zero drift."""
         drift_key, memory_key = jax.random.split(as_key(key))
         parameters, _ = _split(self._build_drift(drift_key))
         objective = as_objective(self.objective)

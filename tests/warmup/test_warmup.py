@@ -109,3 +109,12 @@ def test_a_wrong_preconditioner_is_an_error(key):
         warm_up("laplce", target, key)
     with pytest.raises(InputError, match="for 2 coordinates; the target has 3"):
         warm_up(diagonal(np.zeros(2), np.ones(2), jnp.float32), target, key)
+
+
+def test_modes_without_number_are_not_explored(key):
+    """2^24 signs: no two climbs meet, so one mode is sampled and the draws stay unaudited."""
+    target = Target(lambda x: -jnp.sum((x**2 - 9.0) ** 2), like=jnp.zeros(24))
+    start = warm_up("auto", target, key)
+    assert start.is_partial
+    assert start.draws is None
+    assert "too many to visit" in start.words

@@ -36,9 +36,11 @@ def probed_widths(
     for _ in range(_REFINEMENTS):
         found = np.asarray(precision(jnp.asarray(widths, point.dtype)), float)
         curved = np.isfinite(found) & (found > 0)
-        widths = np.where(curved, np.abs(found) ** -0.5, widths) if curved.any() else widths
-        middle = np.median(widths)
-        widths = np.clip(np.where(curved, widths, middle), middle / _RANGE, middle * _RANGE)
+        if not curved.any():
+            break
+        middle = np.median(found[curved]) ** -0.5
+        widths = np.where(curved, found, middle**-2) ** -0.5
+        widths = np.clip(widths, middle / _RANGE, middle * _RANGE)
     return widths
 
 

@@ -35,8 +35,9 @@ _MAX_EXPLORED = 200
 # The narrowest start of an exploration, per coordinate.
 _UNIT = 5.0
 _NUM_STARTS = 32
-# Climbs that must all end apart before modes count as countless.
-_FEWEST_CLIMBS = 8
+# Modes count as countless in more dimensions than these, where so many climbs, and this share of
+# them, end apart.
+_FEW_DIMENSIONS, _FEWEST_CLIMBS, _APART = 10, 8, 0.9
 _NUM_PARTICLES = 4096
 
 
@@ -62,7 +63,7 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
         ends, modes = spread_climbs(
             target.log_density, target.dim, target.dtype, num_starts, climb_key
         )
-        if modes.sum() > 1 and not _countless(modes):
+        if modes.sum() > 1 and not _countless(modes, target.dim):
             return explored(target, explore_key, ends, modes, cost)
     else:
         ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
@@ -70,15 +71,19 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     if len(ends.x) == 0:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
     start = by_laplace(target, ends, cost)
-    if _countless(modes):
-        words = f"{len(modes)} climbs found as many modes, too many to visit: draws are of the best"
+    if _countless(modes, target.dim):
+        found = f"{len(modes)} climbs found {modes.sum()} modes, too many to visit"
+        words = f"{found}: draws are of the best alone"
         return start._replace(words=words, is_partial=True)
     return start
 
 
-def _countless(modes: np.ndarray) -> bool:
-    """No two of several climbs ended in one mode, as where signs and orders are arbitrary."""
-    return len(modes) >= _FEWEST_CLIMBS and bool(modes.all())
+def _countless(modes: np.ndarray, dim: int) -> bool:
+    """Hardly two of several climbs ended in one mode, as where signs and orders are arbitrary.
+
+    In few dimensions an exploration has particles enough for all of them.
+    """
+    return dim > _FEW_DIMENSIONS and len(modes) >= _FEWEST_CLIMBS and modes.mean() >= _APART
 
 
 def identity(target: Target) -> Start:
