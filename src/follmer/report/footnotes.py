@@ -8,7 +8,7 @@ THROUGHOUT = (
     "samples with running statistics.",
     "Our SGLD adds its noise at every step, drops the first half and thins; its step sizes are our "
     "own, small enough to stay stable on each target.",
-    "N-SFS under auto predicts by 1000 draws (linear regression: 100), by their importance weights "
+    "N-SFS under auto predicts by 1000 draws (linear regression: ten times 100), by their weights "
     "where those are sound; under paper, as in the paper, by 100 draws without weights.",
 )
 _SGLD_WITHOUT_NOISE = (
