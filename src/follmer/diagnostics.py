@@ -125,7 +125,9 @@ def diagnose_chains(
 
 def ess_fraction(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
     """(Σw)²/(S Σw²), between 1/S and 1."""
-    log_ess = 2 * jsp.logsumexp(log_weights) - jsp.logsumexp(2 * log_weights)
+    # Large evidences would leave their rounding in the difference.
+    logs = log_weights - jnp.max(log_weights)
+    log_ess = 2 * jsp.logsumexp(logs) - jsp.logsumexp(2 * logs)
     return jnp.exp(log_ess) / log_weights.size
 
 
