@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.diagnostics import SecondOpinion, pareto_smooth
 from follmer.nsfs import NSFS
+from follmer.resampling import weighted_moments
 from follmer.targets import Target
 from follmer.warmup import hmc
 from follmer.warmup.start import gradient_cost
@@ -17,8 +18,6 @@ _BUDGET = 1e11
 _MAX_DIM = 2000
 _NUM_CHAINS = 256
 _MOVES = (4, 60)
-
-
 # Points along a line, so near to each other that only rounding bends it, and the noise of the log
 # density, in nats, from which weights suffer.
 _LINE, _STEP, _NOISY = 8, 1e-3, 0.05
@@ -77,9 +76,7 @@ def second_opinion(
     if not np.isfinite(np.asarray(log_weights)).all():
         return None
     weights = np.exp(pareto_smooth(log_weights)[0])
-    mean = weights @ np.asarray(x, float)
-    deviations = np.asarray(x, float) - mean
-    covariance = (deviations.T * weights) @ deviations
+    mean, covariance = weighted_moments(np.asarray(x, float), weights)
     sd = np.sqrt(np.diag(covariance))
     chosen = jax.random.choice(choice_key, len(x), (num_chains,), p=jnp.asarray(weights, x.dtype))
 

@@ -35,6 +35,9 @@ _ENOUGH, _TOO_FEW = 400, 10
 # Coordinates of stored chains that are looked at; all of them up to this many.
 _MAX_COORDINATES = 256
 
+# Weighted answers cannot be relied on from this Pareto tail index on.
+UNSOUND_KHAT = 0.7
+
 
 class Diagnostics(NamedTuple):
     """Evidence bound and estimate, and how evenly the weights spread.
@@ -172,7 +175,7 @@ def verdict(found: Diagnostics | ChainDiagnostics, second: SecondOpinion | None 
         return Verdict("do not use", "some weights are not finite: run target.check(key=…)")
     if np.isnan(found.khat):
         return Verdict("do not use", "there are too few draws to judge: raise num_samples")
-    if found.khat >= 0.7 or found.ess_fraction < 0.02:
+    if found.khat >= UNSOUND_KHAT or found.ess_fraction < 0.02:
         return Verdict(
             "do not use",
             "the process has not reached the posterior: train longer (num_iterations=), use more "

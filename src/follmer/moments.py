@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.nsfs import NSFS
+from follmer.resampling import largest_power, weighted_moments
 from follmer.samplers import Flow
-from follmer.targets import Affine, Target
+from follmer.targets import Target
 from follmer.targets.affine import from_covariance
 from follmer.warmup import Start
 
@@ -33,32 +35,14 @@ def by_moments(
         x, log_weights = flow.sample(_NUM_DRAWS, round_key, None, target.data)
         gradients += algorithm.gradient_evaluations(iterations)
         draws = np.asarray(x if start.affine is None else jax.vmap(start.affine)(x), float)
-        affine = _whitening(draws, flattened(np.asarray(log_weights, float)), target)
+        mean, covariance = weighted_moments(draws, flattened(log_weights))
+        affine = from_covariance(mean, covariance, target.dtype)
         start = Start(affine, {}, "", None, gradients)
     words = f"whitened by the draws' moments, estimated {_ROUNDS} times"
     return start._replace(words=words)
 
 
-def flattened(log_weights: np.ndarray) -> np.ndarray:
+def flattened(log_weights: Float[Array, " draws"]) -> Float[np.ndarray, " draws"]:
     """Normalised weights, raised to the largest power ≤ 1 that leaves enough draws effective."""
-    logs = np.where(np.isfinite(log_weights), log_weights, -np.inf)
-    logs = logs - logs.max()
-    low, high = 0.0, 1.0
-    if _effective(logs) < _EFFECTIVE:
-        for _ in range(30):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if _effective(middle * logs) >= _EFFECTIVE else (low, middle)
-        logs = np.where(np.isfinite(logs), low * logs, -np.inf)
-    weights = np.exp(logs)
-    return weights / weights.sum()
-
-
-def _effective(logs: np.ndarray) -> float:
-    weights = np.exp(logs[np.isfinite(logs)])
-    return float(weights.sum() ** 2 / np.sum(weights**2) / len(logs))
-
-
-def _whitening(draws: np.ndarray, weights: np.ndarray, target: Target) -> Affine:
-    mean = weights @ draws
-    deviations = draws - mean
-    return from_covariance(mean, (deviations.T * weights) @ deviations, target.dtype)
+    logs = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
+    return np.asarray(jax.nn.softmax(largest_power(logs, 1.0, _EFFECTIVE) * logs), float)

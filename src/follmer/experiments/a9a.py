@@ -19,9 +19,9 @@ def logits(w: Float[Array, " dim"], x: Float[Array, "rows dim"]) -> Float[Array,
     return x @ w
 
 
-def target(num_rows: int | None = None) -> Target:
+def target(a9a: datasets.Dataset | None = None, num_rows: int | None = None) -> Target:
     """The training rows (or the first of them) and a bias column."""
-    x, y, *_ = datasets.load("a9a")
+    x, y, *_ = datasets.load("a9a") if a9a is None else a9a
     assert y is not None
     return from_network(
         logits,
@@ -33,12 +33,14 @@ def target(num_rows: int | None = None) -> Target:
 
 
 def cases(seed: int, tiny: bool) -> Iterator[Case]:
-    _, _, x_test, y_test, _ = datasets.load("a9a")
+    a9a = datasets.load("a9a")
+    _, _, x_test, y_test, _ = a9a
     assert x_test is not None
     assert y_test is not None
     num_rows = 200 if tiny else None
     x, labels = _with_bias(x_test[:num_rows]), y_test[:num_rows]
-    yield Case("", target(num_rows), functools.partial(judged, x=x, labels=labels), (x, labels))
+    judge = functools.partial(judged, x=x, labels=labels)
+    yield Case("", target(a9a, num_rows), judge, (x, labels))
 
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from follmer.checks import known_names, positive_int
-from follmer.diagnostics import Diagnostics, verdict
+from follmer.diagnostics import UNSOUND_KHAT, Diagnostics, verdict
 from follmer.errors import InputError, in_a_line
 from follmer.experiments import (
     a9a,
@@ -30,8 +30,6 @@ EXPERIMENTS: Mapping[str, Any] = {
     "gaussian_mixture": gaussian_mixture,
 }
 _DIAGNOSED = ("elbo", "log_evidence", "ess_fraction", "khat")
-# Weights are gone by up to this Pareto tail index.
-_SOUND = 0.7
 
 Progress = Callable[[str], object]
 # What failed has a record and no trial.
@@ -122,7 +120,7 @@ def _attempt(
         # Ctrl-C meant the whole run, and a drift cut short is no result.
         raise KeyboardInterrupt
     found = posterior.diagnostics(key=check_key, num_samples=1024)
-    weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < _SOUND
+    weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < UNSOUND_KHAT
     draws = Draws(posterior, how, weighted, draw_key)
     told = {
         "verdict": verdict(found, posterior.second_opinion).name,

@@ -11,6 +11,7 @@ from follmer.warmup.hmc import LogDensity
 
 _PROBES = 8
 _REFINEMENTS = 4
+PROBED_GRADIENTS = 2 * _PROBES * _REFINEMENTS
 # Widths are kept within this factor of their median.
 _RANGE = 1e4
 

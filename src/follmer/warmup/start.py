@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from follmer.targets import Target
 from follmer.targets.affine import Affine, diagonal, from_covariance
 from follmer.warmup import hmc
-from follmer.warmup.descent import descend, probed_widths
+from follmer.warmup.descent import PROBED_GRADIENTS, descend, probed_widths
 from follmer.warmup.hmc import LogDensity
 from follmer.warmup.laplace import diagonal_widths, laplace
 from follmer.warmup.modes import Ends, climb, spread_climbs
@@ -27,7 +27,7 @@ _MAX_DENSE = 3000
 # Beyond: the width around a point estimate, relative to the prior's, and how the point is found.
 _NARROW = 0.3
 _DESCENT_STEPS, _DESCENT_RATE = 1000, 0.02
-_PROBED_GRADIENTS = 64
+_POINT_PATHS = 16
 # Operations in one training step, and rows that every batch may have.
 _STEP_BUDGET, _SMALLEST_BATCH = 5e8, 128
 # Rough draws are made up to here; beyond, particles are too few to say anything of modes.
@@ -115,7 +115,7 @@ def by_prior(target: Target, key: PRNGKeyArray) -> Start:
     zero = jnp.zeros(target.dim, target.dtype)
     affine = diagonal(zero, probed_widths(_prior(target), zero, key), target.dtype)
     words = "scaled coordinate by coordinate by the prior"
-    return Start(affine, {}, words, None, _PROBED_GRADIENTS)
+    return Start(affine, {}, words, None, PROBED_GRADIENTS)
 
 
 def by_point(target: Target, key: PRNGKeyArray) -> Start:
@@ -139,9 +139,9 @@ def by_point(target: Target, key: PRNGKeyArray) -> Start:
     )
     affine = diagonal(scale * point, _NARROW * scale, target.dtype)
     # One step is exact for independent coordinates: more would only cost.
-    settings = {"num_steps": 1, "num_paths": 16, "batch_size": batch_size}
+    settings = {"num_steps": 1, "num_paths": _POINT_PATHS, "batch_size": batch_size}
     words = f"{target.dim} dimensions: independent coordinates around a point estimate"
-    return Start(affine, settings, words, None, _PROBED_GRADIENTS + _DESCENT_STEPS)
+    return Start(affine, settings, words, None, PROBED_GRADIENTS + _DESCENT_STEPS)
 
 
 def _prior(target: Target) -> LogDensity:
@@ -149,10 +149,10 @@ def _prior(target: Target) -> LogDensity:
 
 
 def _affordable_batch(target: Target) -> int | None:
-    """So many rows that a training step of 16 paths takes a fraction of a second; None for all."""
+    """So many rows that a training step takes a fraction of a second; None for all."""
     if target.num_data is None:
         return None
-    rows = int(target.num_data * _STEP_BUDGET / (16 * gradient_cost(target)))
+    rows = int(target.num_data * _STEP_BUDGET / (_POINT_PATHS * gradient_cost(target)))
     rows = max(rows, _SMALLEST_BATCH)
     return rows if rows < target.num_data else None
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from follmer.resampling import systematic
+from follmer.resampling import largest_power, systematic
 from follmer.warmup import hmc
 
 # A temperature is lowered until this share of the particles is effective.
@@ -15,7 +15,6 @@ _EFFECTIVE = 0.7
 _MOVES_PER_TEMPERATURE = 4
 _LAST_MOVES = 100
 _MAX_TEMPERATURES = 100
-_BISECTIONS = 30
 
 
 class Tempered(NamedTuple):
@@ -63,7 +62,7 @@ def temper(
     def cool(state: _State) -> _State:
         resample_key, move_key, key = jax.random.split(state.key, 3)
         ratios = jax.vmap(log_ratio)(state.particles)
-        step = _largest_step(ratios, 1.0 - state.inverse)
+        step = largest_power(ratios, 1.0 - state.inverse, _EFFECTIVE)
         log_weights = step * ratios
         inverse = jnp.where(step >= 1.0 - state.inverse, 1.0, state.inverse + step)
         particles = state.particles[
@@ -111,26 +110,6 @@ def temper(
     return Tempered(
         moved.particles, state.log_evidence, state.temperatures, state.inverse, moved.acceptance
     )
-
-
-def _largest_step(ratios: Float[Array, " particles"], room: Array) -> Float[Array, ""]:
-    """The largest step of the inverse temperature that keeps enough particles effective."""
-
-    def effective(step: Array) -> Array:
-        weights = jax.nn.softmax(step * ratios)
-        return 1.0 / jnp.sum(weights**2) / len(ratios)
-
-    # The first steps of a wide start can be tiny: bisect on a logarithmic scale.
-    low, high = jnp.log(room) - 35.0, jnp.log(room)
-
-    def bisect(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds
-        middle = 0.5 * (low + high)
-        enough = effective(jnp.exp(middle)) >= _EFFECTIVE
-        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
-
-    low, _ = jax.lax.fori_loop(0, _BISECTIONS, bisect, (low, high))
-    return jnp.where(effective(room) >= _EFFECTIVE, room, jnp.exp(low))
 
 
 def _factor(particles: Float[Array, "particles dim"]) -> Float[Array, "dim dim"]:
