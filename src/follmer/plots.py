@@ -33,6 +33,7 @@ class Method(NamedTuple):
 METHODS = {
     "n_sfs": Method("N-SFS", "#0072b2"),
     "n_sfs_stl": Method("N-SFS (STL)", "#56b4e9"),
+    "n_sfs_decoupled": Method("N-SFS, decoupled", "#6a51a3"),
     "mc_sfs": Method("MC-SFS", "#009e73"),
     "sgld": Method("SGLD", "#d55e00"),
     "sgd": Method("SGD", "#e69f00"),
@@ -48,6 +49,7 @@ _DARK = {
     _GRID: "#343b44",
     _TRUTH: "#9aa4af",
     METHODS["n_sfs"].colour: "#3a9ae0",
+    METHODS["n_sfs_decoupled"].colour: "#a58fe0",
 }
 _LOOK = {
     "axes.axisbelow": True,
@@ -273,6 +275,17 @@ def error_by_dimension(
     axes.set_xticks(dims, [str(dim) for dim in dims], minor=False)
     axes.set_xticks([], minor=True)
     _legend(axes)
+
+
+@_in_our_look
+def composite(axes: "Axes", shares: Float[np.ndarray, "rows columns 3"] | None) -> None:
+    """Shares of three materials as red, green and blue; None says that the sampler diverged."""
+    axes.grid(False)
+    axes.set(xticks=[], yticks=[])
+    if shares is None:
+        axes.text(0.5, 0.5, "diverged", ha="center", va="center", transform=axes.transAxes)
+        return
+    axes.imshow(np.clip(shares, 0, 1), interpolation="nearest")
 
 
 def _each(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, str]]":

@@ -5,7 +5,12 @@ import pytest
 from follmer import FileError
 from follmer.datasets.files import data_file
 
-FILES = {"a9a": "a9a/a9a", "banana": "banana/banana.csv", "ica": "meg/MEG_art_10ch.npz"}
+FILES = {
+    "a9a": "a9a/a9a",
+    "banana": "banana/banana.csv",
+    "ica": "meg/MEG_art_10ch.npz",
+    "unmixing": "indian_pines/Indian_pines_corrected.mat",
+}
 
 
 @pytest.fixture

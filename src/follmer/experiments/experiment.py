@@ -1,5 +1,6 @@
 """What experiments share: cases and how draws are judged, methods by preset."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,13 +10,13 @@ from jaxtyping import PRNGKeyArray, PyTree
 from follmer.baselines import mc_sfs, nuts, sgd, sgld
 from follmer.fit import PAPER, fit
 from follmer.posterior import Posterior
-from follmer.targets import Target
+from follmer.targets import StructuredTarget, Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PRESETS = ("auto", "paper")
-METHODS = ("n_sfs", "n_sfs_stl", "mc_sfs", "sgld", "sgd", "nuts")
+METHODS = ("n_sfs", "n_sfs_stl", "n_sfs_decoupled", "mc_sfs", "sgld", "sgd", "nuts")
 
 
 class Method(NamedTuple):
@@ -25,11 +26,18 @@ class Method(NamedTuple):
     their weights where `weighted` and the weights are sound.
     """
 
-    run: Callable[[Target, PRNGKeyArray], Posterior]
+    run: Callable[..., Posterior]  # of a target and a key; a case's own options by name
     settings: Mapping[str, Any]
     num_samples: int = 100
     num_steps: int | None = None
     weighted: bool = False
+
+    def given(self, options: Mapping[str, Any]) -> "Method":
+        """The same method with some options in place of its own."""
+        return self._replace(
+            run=functools.partial(self.run, **options),
+            settings={**self.settings, **told(options)},
+        )
 
 
 class Draws(NamedTuple):
@@ -62,10 +70,11 @@ class Case(NamedTuple):
     """One problem of an experiment: its target, and the metrics of draws of it."""
 
     label: str
-    target: Target
+    target: Target | StructuredTarget
     judge: Callable[[Draws], dict[str, float]]
     data: Any = None  # what the figures show beside draws
     leave_out: frozenset[str] = frozenset()  # methods that would take hours here
+    options: Mapping[str, Mapping[str, Any]] = {}  # of some methods, in place of their own
 
 
 class Trial(NamedTuple):
@@ -128,13 +137,17 @@ def baseline(name: str, tiny: bool, **options: Any) -> dict[str, Method]:
     if tiny:
         options |= _TINY[name]
 
-    def made(target: Target, key: PRNGKeyArray) -> Posterior:
+    def made(target: Target, key: PRNGKeyArray, **own: Any) -> Posterior:
         if name == "mc_sfs":
-            return run(target, **options)
-        return run(target, key=key, **_with_rows(options, target))
+            return run(target, **options, **own)
+        return run(target, key=key, **_with_rows({**options, **own}, target))
 
-    told = {key: value if _plain(value) else repr(value) for key, value in options.items()}
-    return {name: Method(made, told, 100 if name != "nuts" else 1000)}
+    return {name: Method(made, told(options), 100 if name != "nuts" else 1000)}
+
+
+def told(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a record holds them."""
+    return {key: value if _plain(value) else repr(value) for key, value in options.items()}
 
 
 _BASELINES: dict[str, Callable[..., Posterior]] = {
@@ -151,8 +164,8 @@ _TINY: dict[str, dict[str, Any]] = {
 }
 
 
-def _fitted(options: Mapping[str, Any]) -> Callable[[Target, PRNGKeyArray], Posterior]:
-    return lambda target, key: fit(target, key=key, **_with_rows(options, target))
+def _fitted(options: Mapping[str, Any]) -> Callable[..., Posterior]:
+    return lambda target, key, **own: fit(target, key=key, **_with_rows({**options, **own}, target))
 
 
 def _with_rows(options: Mapping[str, Any], target: Target) -> dict[str, Any]:

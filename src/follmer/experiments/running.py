@@ -17,8 +17,17 @@ from follmer.experiments import (
     ica,
     linear_regression,
     step_function,
+    unmixing,
 )
-from follmer.experiments.experiment import METHODS, PRESETS, Case, Draws, Method, Record, Trial
+from follmer.experiments.experiment import (
+    METHODS,
+    PRESETS,
+    Case,
+    Draws,
+    Method,
+    Record,
+    Trial,
+)
 from follmer.fit import INTERRUPTED
 
 EXPERIMENTS: Mapping[str, Any] = {
@@ -28,6 +37,7 @@ EXPERIMENTS: Mapping[str, Any] = {
     "step_function": step_function,
     "banana": banana,
     "gaussian_mixture": gaussian_mixture,
+    "unmixing": unmixing,
 }
 _DIAGNOSED = ("elbo", "log_evidence", "ess_fraction", "khat")
 
@@ -82,30 +92,32 @@ def run(
 def _results(
     name: str, preset: str, methods: dict[str, Method], seed: int, tiny: bool, progress: Progress
 ) -> Iterator[Result]:
-    def failed(case: str, method: str, seconds: float, error: Exception) -> Result:
+    def failed(settings: dict[str, Any], method: str, seconds: float, error: Exception) -> Result:
         progress(f"failed: {error}")
-        settings = {"case": case, **methods[method].settings, "error": in_a_line(error)}
+        settings = {**settings, "error": in_a_line(error)}
         return Record(name, preset, method, seed, {}, seconds, settings), None
 
     try:
         for case in EXPERIMENTS[name].cases(seed, tiny):
-            for method, how in methods.items():
+            for method, usual in methods.items():
                 if method in case.leave_out:
                     continue
                 place = f"{name}, {case.label}" if case.label else name
                 progress(f"{place} ({preset}): {method}, seed {seed}")
+                how = usual.given(case.options.get(method, {}))
+                settings = {"case": case.label, **how.settings}
                 began = time.perf_counter()
                 try:
-                    trial, seconds, told = _attempt(method, how, case, seed)
+                    trial, seconds, found = _attempt(method, how, case, seed)
                 except Exception as error:
-                    yield failed(case.label, method, time.perf_counter() - began, error)
+                    yield failed(settings, method, time.perf_counter() - began, error)
                     continue
-                settings = {"case": case.label, **how.settings, **told}
                 metrics = _finite(trial.metrics)
-                yield Record(name, preset, method, seed, metrics, seconds, settings), trial
+                yield Record(name, preset, method, seed, metrics, seconds, settings | found), trial
     except Exception as error:
         # The case itself, as where its data are missing.
-        yield from (failed("", method, 0.0, error) for method in methods)
+        for method, how in methods.items():
+            yield failed({"case": "", **how.settings}, method, 0.0, error)
 
 
 def _attempt(

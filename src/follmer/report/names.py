@@ -57,6 +57,12 @@ EXPERIMENTS = {
         "Are all modes found, and with the right share of the draws?",
         ("mode_weight_error", "modes_found"),
     ),
+    "unmixing": Experiment(
+        "Hyperspectral unmixing",
+        "How much of three materials is in each pixel? Indian Pines, 21,025 pixels of 200 bands, "
+        "and scenes simulated from the model, whose abundances are known.",
+        ("abundance_rmse", "speckle"),
+    ),
 }
 METRICS = {
     "accuracy": Metric("accuracy", "↑"),
@@ -78,6 +84,10 @@ METRICS = {
     "predictive_std_ratio": Metric("pred. sd, × exact", "↓"),
     "modes_found": Metric("modes found", "↑"),
     "mode_weight_error": Metric("mode weight error", "↓"),
+    "abundance_rmse": Metric("abundance RMSE", "↓", "error of the abundances"),
+    "abundance_error": Metric("RMS from exact", "↓", "distance from the exact posterior mean"),
+    "speckle": Metric("speckle", "↓"),
+    "held_out_rmse": Metric("held-out RMSE", "↓", "distance of amortised from fitted abundances"),
     "elbo": Metric("ELBO", "↑"),
     "log_evidence": Metric("ln Z"),
     "ess_fraction": Metric("ESS", "↑"),

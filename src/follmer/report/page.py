@@ -26,6 +26,8 @@ _BADGES = {
     _NOTHING: ("bad", "✗"),
     _FAILED: ("bad", "✗"),
 }
+# The methods that a reader asks for, the first of them last.
+_LEADING = ("n_sfs", "n_sfs_decoupled")
 _WIDE, _BESIDE = ' class="wide"', ' class="beside"'
 _MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
@@ -113,7 +115,7 @@ def _notes(remarks: Iterable[str]) -> str:
 def _leading(group: Group) -> Row:
     """The row a reader asks for first: N-SFS in our default setting, else another of ours."""
     ours = [row for row in group.rows if row.source != PUBLISHED]
-    own = [row for row in ours if row.method == "n_sfs"]
+    own = [row for method in _LEADING for row in ours if row.method == method]
     return ([row for row in own if row.source == "auto"] or own or ours)[-1]
 
 
