@@ -121,7 +121,7 @@ def measure(dim: int, drift: str, objective: str, rate: float) -> str:
     )
 
     def path_cost(parameters: Any, key: jax.Array) -> jax.Array:
-        steered = algorithm._assemble(parameters, target.data, inference=False)
+        steered = algorithm.assemble(parameters, target.data, inference=False)
         return jnp.mean(problem.simulate(steered, key).kl)
 
     _, through_path = seconds(jax.grad(path_cost), state.parameters, key)

@@ -20,6 +20,7 @@ LAYERS = [
     ["diagnostics", "calibration", "gamma_search"],
     ["audit"],
     ["summary", "samplers", "prediction"],
+    ["structured_sampling"],
     ["posterior"],
     ["checkpoint", "moments"],
     ["fit"],

@@ -10,7 +10,15 @@ from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
 from follmer.prediction import Prediction
-from follmer.targets import Affine, Predictive, Target, from_network, likelihoods, priors
+from follmer.targets import (
+    Affine,
+    Predictive,
+    StructuredTarget,
+    Target,
+    from_network,
+    likelihoods,
+    priors,
+)
 
 __version__ = "0.1.0"
 
@@ -32,6 +40,7 @@ __all__ = [
     "Predictive",
     "Report",
     "State",
+    "StructuredTarget",
     "Target",
     "baselines",
     "datasets",

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from follmer.diagnostics import SecondOpinion, pareto_smooth
 from follmer.nsfs import NSFS
 from follmer.resampling import weighted_moments
-from follmer.targets import Target
+from follmer.targets import StructuredTarget, Target
 from follmer.warmup import hmc
 from follmer.warmup.start import gradient_cost
 
@@ -23,7 +23,9 @@ _MOVES = (4, 60)
 _LINE, _STEP, _NOISY = 8, 1e-3, 0.05
 
 
-def precision_note(target: Target, x: Float[Array, "draws dim"], key: PRNGKeyArray) -> str | None:
+def precision_note(
+    target: Target | StructuredTarget, x: Float[Array, "draws dim"], key: PRNGKeyArray
+) -> str | None:
     """A warning where single precision blurs the log density at draws of a whitened target."""
     if target.dtype != jnp.float32:
         return None
@@ -37,7 +39,7 @@ def precision_note(target: Target, x: Float[Array, "draws dim"], key: PRNGKeyArr
 
 
 def rounding_noise(
-    target: Target, x: Float[Array, "draws dim"], key: PRNGKeyArray
+    target: Target | StructuredTarget, x: Float[Array, "draws dim"], key: PRNGKeyArray
 ) -> Float[np.ndarray, " draws"]:
     """The standard deviation of the log density's rounding, by third differences along lines."""
     direction = jax.random.normal(key, x.shape, x.dtype)
@@ -51,7 +53,7 @@ def rounding_noise(
 
 @eqx.filter_jit
 def _log_densities(
-    target: Target, points: Float[Array, "draws line dim"], data: PyTree
+    target: Target | StructuredTarget, points: Float[Array, "draws line dim"], data: PyTree
 ) -> Float[Array, "draws line"]:
     return jax.vmap(jax.vmap(lambda x: target.log_density(x, data)))(points)
 

@@ -13,7 +13,7 @@ from follmer import plots
 from follmer.errors import FileError
 from follmer.fit import fit
 from follmer.posterior import Posterior
-from follmer.targets import Target
+from follmer.targets import Target, as_target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def _fit_and_tell(target: Target, fit_key: Array, summary_key: Array) -> Posteri
 def _draw_banana(axes: "Axes", posterior: Posterior, key: Array) -> None:
     draws = posterior.resample(1000, key=key)
     corners = ((-3.5, 3.5), (-3.0, 6.5))
-    _draw(axes, posterior.target, draws, lambda point: point, corners)
+    _draw(axes, as_target(posterior.target), draws, lambda point: point, corners)
     axes.set(title="Banana: draws over the density's contours")
 
 
@@ -109,7 +109,7 @@ def _draw_regression(axes: "Axes", posterior: Posterior, key: Array) -> None:
     pairs = np.stack([draws["intercept"], draws["slope"]], -1)
     mean, sd = pairs.mean(axis=0), pairs.std(axis=0)
     corners = tuple(zip(mean - 4 * sd, mean + 4 * sd, strict=True))
-    _draw(axes, posterior.target, pairs, theta, corners)
+    _draw(axes, as_target(posterior.target), pairs, theta, corners)
     axes.set(title="Regression: draws of intercept and slope", xlabel="intercept", ylabel="slope")
 
 

@@ -25,8 +25,9 @@ from follmer.objectives import BridgeMatching
 from follmer.posterior import Posterior
 from follmer.progress import Bar, Pace
 from follmer.samplers import DRAWS_AT_ONCE, Flow, draw
-from follmer.targets import Affine, Target
-from follmer.warmup import Start, warm_up
+from follmer.structured_sampling import flow_of
+from follmer.targets import Affine, StructuredTarget, Target
+from follmer.warmup import Start, structured_start, warm_up
 
 # Steps in a row without a finite gradient before training is given up.
 _MAX_SKIPPED_IN_A_ROW = 50
@@ -68,7 +69,7 @@ Callback = Callable[[Report], Any]
 
 @options_checked
 def fit(
-    target: Target | NSFS,
+    target: Target | StructuredTarget | NSFS,
     *,
     key: PRNGKeyArray,
     precondition: str | Affine = "auto",
@@ -135,7 +136,9 @@ def fit(
     brief = functools.partial(_briefly, train)
     if not isinstance(target, NSFS):
         make = functools.partial(_started, target, options=options)
-        if isinstance(precondition, str) and precondition == "moments":
+        if isinstance(target, StructuredTarget):
+            start = structured_start(precondition, target, warm_key)
+        elif isinstance(precondition, str) and precondition == "moments":
             start = by_moments(target, lambda short: Flow(short, brief(short).best), make, warm_key)
         else:
             start = warm_up(precondition, target, warm_key)
@@ -296,7 +299,7 @@ def _check_options(options: dict[str, Any]) -> None:
             raise unknown_option(name, [*names, *_FIT_OPTIONS])
 
 
-def _started(target: Target, start: Start, options: dict[str, Any]) -> NSFS:
+def _started(target: Target | StructuredTarget, start: Start, options: dict[str, Any]) -> NSFS:
     """The algorithm in the coordinates that a warm-up found; what the user set stands."""
     settings = dict(start.settings)
     if start.draws is not None:
@@ -343,7 +346,7 @@ def _report(run: Run) -> Report:
 
 
 def _posterior(algorithm: NSFS, trained: _Trained, start: Start) -> Posterior:
-    flow = Flow(algorithm, trained.run.best)
+    flow = flow_of(algorithm, trained.run.best)
     words = (start.words,) if start.words else ()
     iterations = len(trained.run.history["loss"])
     gradients = start.gradient_evaluations + algorithm.gradient_evaluations(iterations)

@@ -16,20 +16,26 @@ from follmer.nsfs import NSFS
 from follmer.paths import Drift, Grid
 from follmer.posterior import FILE_KIND, Posterior
 from follmer.samplers import AbstractSampler, Flow, StoredDraws
-from follmer.targets import Affine, Target, as_target
+from follmer.structured_sampling import StructuredFlow, flow_of
+from follmer.targets import Affine, StructuredTarget, Target, as_target
 from follmer.trees import from_arrays
 
 
 @options_checked
 def load(
-    path: str | Path, target: Target, *, drift: Drift | None = None, grid: Grid | None = None
+    path: str | Path,
+    target: Target | StructuredTarget,
+    *,
+    drift: Drift | None = None,
+    grid: Grid | None = None,
 ) -> Posterior:
     """The posterior that `Posterior.save` wrote, on the same target.
 
     A drift or grid of your own is code and not in the file: pass it again.
     """
     path = Path(path)
-    target = as_target(target)
+    if not isinstance(target, StructuredTarget):
+        target = as_target(target)
     header, arrays = storage.read(path, FILE_KIND)
     if header["space"] != target.space.describe():
         raise FileError(
@@ -73,7 +79,7 @@ def load(
     )
 
 
-def _affine(target: Target, arrays: dict[str, np.ndarray]) -> Affine | None:
+def _affine(target: Target | StructuredTarget, arrays: dict[str, np.ndarray]) -> Affine | None:
     """The map to whitened coordinates that the file holds, if any."""
     parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
     if not parts:
@@ -81,12 +87,14 @@ def _affine(target: Target, arrays: dict[str, np.ndarray]) -> Affine | None:
     return Affine(*(jnp.asarray(part, target.dtype) for part in parts))
 
 
-def _rebuild_flow(target: Target, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Flow:
+def _rebuild_flow(
+    target: Target | StructuredTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> Flow | StructuredFlow:
     # What only training needs is left at its default.
     kept = ("drift", "drift_options", "gamma", "num_steps", "grid", "step_rule")
     algorithm = NSFS(target, **{name: settings[name] for name in kept})
     like = algorithm.init(jax.random.key(0)).parameters
-    return Flow(algorithm, from_arrays(like, arrays, "parameter"))
+    return flow_of(algorithm, from_arrays(like, arrays, "parameter"))
 
 
 def _rebuild_chains(
@@ -97,8 +105,9 @@ def _rebuild_chains(
     return StoredDraws(np.asarray(from_arrays(like, {"draws0": draws}, "draws")), **settings)
 
 
-_REBUILD: dict[str, Callable[[Target, dict[str, Any], dict[str, np.ndarray]], AbstractSampler]] = {
+_REBUILD: dict[str, Callable[[Any, dict[str, Any], dict[str, np.ndarray]], AbstractSampler]] = {
     "nsfs": _rebuild_flow,
+    "structured": _rebuild_flow,
     "chains": _rebuild_chains,
     "mc_sfs": lambda target, settings, _: HeatSemigroupSampler(target, **settings),
 }

@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from follmer.checks import as_key, fraction, positive_float, positive_int
-from follmer.drifts import build_drift, checked_drift, guide, is_tracked, track
+from follmer.drifts import Sizes, build_drift, checked_drift, guide, is_tracked, show, track
 from follmer.errors import InputError, closest, options_checked
 from follmer.objectives import AbstractReplay, Objective, Problem, as_objective
 from follmer.optimizers import as_optimizer
@@ -32,7 +32,13 @@ from follmer.paths import (
     grid_times,
     simulate,
 )
-from follmer.targets import Target, as_target, checked_batch_size, random_batch
+from follmer.targets import (
+    StructuredTarget,
+    Target,
+    as_target,
+    checked_batch_size,
+    random_batch,
+)
 
 
 class State(NamedTuple):
@@ -86,7 +92,7 @@ class NSFS:
     - `average_decay`: of the moving average of the parameters that is used for sampling.
     """
 
-    target: Target
+    target: Target | StructuredTarget
     objective: str | Objective | AbstractReplay = "stl"
     drift: str | Drift = "time_mlp"
     drift_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -103,7 +109,8 @@ class NSFS:
     average_decay: float = 0.99
 
     def __post_init__(self) -> None:
-        as_target(self.target)
+        if not isinstance(self.target, StructuredTarget):
+            as_target(self.target)
         for name in ("num_steps", "num_paths", "num_iterations"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("gamma", "clip_norm"):
@@ -119,10 +126,10 @@ class NSFS:
                 f"step_rule={self.step_rule!r} is unknown.",
                 hint=closest(str(self.step_rule), STEPS),
             )
-        self._diffusion(None)
+        self.diffusion(None, self.target.data)
         size = checked_batch_size(self.batch_size, self.target.num_data)
         object.__setattr__(self, "batch_size", size)
-        options = checked_drift(self.drift, self.drift_options, self.target.dim, self.target.dtype)
+        options = checked_drift(self.drift, self.drift_options, self._sizes, self.target.dtype)
         object.__setattr__(self, "drift_options", options)
 
     def init(self, key: PRNGKeyArray) -> State:
@@ -150,7 +157,7 @@ class NSFS:
         memory = self._refreshed(state, problem, batch, memory_key)
 
         def loss_and_weights(parameters: PyTree) -> tuple[Array, Array]:
-            drift = self._assemble(parameters, batch, inference=False)
+            drift = self.assemble(parameters, batch, inference=False)
             if isinstance(objective, AbstractReplay):
                 return objective.loss(drift, problem, memory, path_key)
             return objective(drift, problem, path_key)
@@ -164,7 +171,7 @@ class NSFS:
             gradient, state.optimizer_state, state.parameters
         )
         parameters = optax.apply_updates(state.parameters, updates)
-        tracked = self._track(parameters, problem, track_key)
+        tracked = self._track(parameters, problem, batch, track_key)
         parameters = optax.tree.where(optimizer_state.last_finite, tracked, parameters)
         # Early on a plain mean, so that the average forgets the start.
         weight = jnp.maximum(1.0 - self.average_decay, 1.0 / (state.iteration + 1.0))
@@ -188,7 +195,7 @@ class NSFS:
         """Independent draws with exact log weights, on a grid of any number of steps."""
         keys = jax.random.split(as_key(key), positive_int("num_samples", num_samples))
         x, log_weights = self.simulate(state.average, keys, num_steps, data)
-        return Draws(jax.vmap(self.target.constrain)(x), log_weights)
+        return Draws(jax.vmap(lambda x: self.target.constrain(x, data))(x), log_weights)
 
     def simulate(
         self,
@@ -201,8 +208,8 @@ class NSFS:
 
         With a batch of the data as `data`, the log weights are unbiased estimates of the exact.
         """
-        drift = self._assemble(parameters, data, inference=True)
-        diffusion = self._diffusion(num_steps)
+        drift = self.assemble(parameters, data, inference=True)
+        diffusion = self.diffusion(num_steps, data)
 
         def one(key: PRNGKeyArray) -> tuple[Array, Array]:
             path = simulate(drift, diffusion, diffusion.noise(key))
@@ -221,8 +228,8 @@ class NSFS:
 
         Their mean over draws of the target is the evidence upper bound (EUBO).
         """
-        drift = self._assemble(parameters, data, inference=True)
-        diffusion = self._diffusion(None)
+        drift = self.assemble(parameters, data, inference=True)
+        diffusion = self.diffusion(None, data)
 
         def one(end: Float[Array, " dim"], key: PRNGKeyArray) -> Float[Array, ""]:
             path = bridge(drift, diffusion, end, diffusion.noise(key))
@@ -252,6 +259,13 @@ class NSFS:
         """The batch of one training step: random rows, or all the data."""
         return random_batch(key, data, self.target.num_data, self.batch_size)
 
+    @property
+    def _sizes(self) -> Sizes:
+        target = self.target
+        if isinstance(target, StructuredTarget):
+            return Sizes(target.global_dim, target.local_dim, target.num_features)
+        return Sizes(target.dim)
+
     @functools.cached_property
     def _optimizer(self) -> optax.GradientTransformation:
         optimizer = as_optimizer(self.optimizer, self.learning_rate, self.num_iterations)
@@ -272,29 +286,38 @@ class NSFS:
 
     def _build_drift(self, key: PRNGKeyArray) -> Drift:
         target = self.target
-        drift = build_drift(self.drift, self.drift_options, target.dim, target.dtype, key)
+        drift = build_drift(self.drift, self.drift_options, self._sizes, target.dtype, key)
         if self.step_rule == "h_transform":
-            return GaussianGuess(drift, target.dim, target.dtype)
+            return GaussianGuess(drift, self._sizes.dim, target.dtype, self._sizes.local_dim)
         return drift
 
-    def _assemble(self, parameters: PyTree, batch: PyTree, *, inference: bool) -> Drift:
+    def assemble(self, parameters: PyTree, batch: PyTree, *, inference: bool) -> Drift:
+        """The drift with its parameters, and with what it may see of the batch."""
         drift = eqx.combine(parameters, self._fixed_part)
+        if isinstance(self.target, StructuredTarget):
+            drift = show(drift, (self.target.data if batch is None else batch).features)
         drift = guide(drift, lambda x: self.gamma * jax.grad(self._log_terminal)(x, batch))
         return eqx.nn.inference_mode(drift, inference)
 
     def _log_terminal(self, x: Float[Array, " dim"], batch: PyTree) -> Float[Array, ""]:
         """ln f = ln p(X|x) p(x) − ln N(x|0,γI)."""
-        return self.target.log_density(x, batch) - self._diffusion(None).log_reference(x)
+        return self.target.log_density(x, batch) - self.diffusion(None, batch).log_reference(x)
 
-    def _diffusion(self, num_steps: int | None) -> Diffusion:
+    def diffusion(self, num_steps: int | None, batch: PyTree) -> Diffusion:
+        """The reference process of the coordinates that a batch takes."""
         times = grid_times(as_grid(self.grid), self.num_steps if num_steps is None else num_steps)
         return Diffusion(
-            self.target.dim, self.gamma, times, self.target.dtype, STEPS[self.step_rule]
+            self.target.dim_with(batch),
+            self.gamma,
+            times,
+            self.target.dtype,
+            STEPS[self.step_rule],
+            self.target.weights(batch),
         )
 
     def _problem(self, batch: PyTree) -> Problem:
         return Problem(
-            diffusion=self._diffusion(None),
+            diffusion=self.diffusion(None, batch),
             log_density=lambda x: self.target.log_density(x, batch),
             num_paths=self.num_paths,
             is_minibatch=_num_rows(batch) < (self.target.num_data or 0),
@@ -307,7 +330,7 @@ class NSFS:
         objective = as_objective(self.objective)
         if not isinstance(objective, AbstractReplay):
             return None
-        drift = self._assemble(state.average, batch, inference=True)
+        drift = self.assemble(state.average, batch, inference=True)
         return jax.lax.cond(
             (state.iteration + 1) % objective.refresh_every == 0,
             lambda memory: objective.refresh(memory, drift, problem, key),
@@ -315,9 +338,11 @@ class NSFS:
             state.memory,
         )
 
-    def _track(self, parameters: PyTree, problem: Problem, key: PRNGKeyArray) -> PyTree:
+    def _track(
+        self, parameters: PyTree, problem: Problem, batch: PyTree, key: PRNGKeyArray
+    ) -> PyTree:
         """Update the drift's running statistics, where it keeps any."""
-        drift = self._assemble(parameters, None, inference=False)
+        drift = self.assemble(parameters, batch, inference=False)
         if not is_tracked(drift):
             return parameters
         states = problem.simulate(drift, key).states

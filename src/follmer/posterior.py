@@ -26,8 +26,9 @@ from follmer.nsfs import Draws
 from follmer.prediction import Prediction, answer, as_question
 from follmer.resampling import systematic
 from follmer.samplers import AbstractSampler, Flow
+from follmer.structured_sampling import StructuredFlow
 from follmer.summary import summarise
-from follmer.targets import Target
+from follmer.targets import StructuredTarget, Target, as_target
 from follmer.targets.space import named_leaves
 from follmer.trees import to_arrays
 
@@ -50,7 +51,7 @@ class Posterior:
 
     def __init__(
         self,
-        target: Target,
+        target: Target | StructuredTarget,
         sampler: AbstractSampler,
         history: Mapping[str, np.ndarray] | None = None,
         notes: tuple[str, ...] = (),
@@ -76,6 +77,31 @@ class Posterior:
         return self.weighted_sample(num_samples, key=key, num_steps=num_steps).position
 
     @options_checked
+    def sample_global(
+        self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
+    ) -> PyTree:
+        """The globals of `sample(num_samples, key=key)` alone; for structured targets."""
+        return self._part(num_samples, key, num_steps, np.zeros(0, int), None)["global"]
+
+    @options_checked
+    def sample_local(
+        self,
+        num_samples: int,
+        *,
+        key: PRNGKeyArray,
+        rows: ArrayLike | None = None,
+        data: PyTree = None,
+        num_steps: int | None = None,
+    ) -> PyTree:
+        """Locals of chosen data points, or of new ones; for structured targets.
+
+        With `rows`, places of data points among the target's, they are the locals that
+        `sample(num_samples, key=key)` holds; with neither, those of all. `data` are data points
+        that were not trained on: their locals need no training, and belong to the same globals.
+        """
+        return self._part(num_samples, key, num_steps, rows, data)["local"]
+
+    @options_checked
     def log_weights(
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> Float[Array, " draws"]:
@@ -95,7 +121,7 @@ class Posterior:
     ) -> Draws:
         """Draws and their log weights together; equal ones for draws of Markov chains."""
         x, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
-        return Draws(_constrain(self.target, x), log_weights)
+        return Draws(_constrain(self.target, x, self.target.data), log_weights)
 
     @options_checked
     def expectation(
@@ -162,26 +188,29 @@ class Posterior:
         `batch_size` bounds memory and leaves the answer alone: so many pairs of a draw and a row
         are held at once, beside the draws and what is returned.
         """
-        question = as_question(self.target, x, y, quantiles, batch_size)
+        target = as_target(self.target)
+        question = as_question(target, x, y, quantiles, batch_size)
         draws, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
         even = np.full(num_samples, -np.log(num_samples))
         logs = pareto_smooth(log_weights)[0] if weighted else even
-        thetas = _parameters(self.target, draws)
-        return answer(question, thetas, jnp.asarray(logs, self.target.dtype))
+        thetas = _parameters(target, draws)
+        return answer(question, thetas, jnp.asarray(logs, target.dtype))
 
     @options_checked
     def diagnostics(
-        self, *, key: PRNGKeyArray, num_samples: int = 2048, num_steps: int | None = None
+        self, *, key: PRNGKeyArray, num_samples: int | None = None, num_steps: int | None = None
     ) -> Diagnostics | ChainDiagnostics:
         """ELBO, ln Z with its standard error, ESS and Pareto k̂, from fresh draws.
 
-        Of Markov chains: R-hat and ESS, from all stored draws.
+        Of Markov chains: R-hat and ESS, from all stored draws. 2048 draws by default; fewer where
+        each has many locals.
         """
+        num_samples = self._diagnosed(num_samples)
         log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)[1]
         return self.sampler.diagnose(log_weights, self.second_opinion)
 
     @options_checked
-    def audited(self, *, key: PRNGKeyArray, num_samples: int = 2048) -> "Posterior":
+    def audited(self, *, key: PRNGKeyArray, num_samples: int | None = None) -> "Posterior":
         """The same posterior with a second opinion: its draws moved by MCMC and weighed again.
 
         Where the moves would cost too much (or nothing was trained) there is none. A note is added
@@ -189,7 +218,8 @@ class Posterior:
         """
         draw_key, move_key, line_key = jax.random.split(as_key(key), 3)
         found, notes = None, self.notes
-        if isinstance(self.sampler, Flow):
+        if isinstance(self.sampler, Flow | StructuredFlow):
+            num_samples = self._diagnosed(num_samples)
             x, log_weights = self.flat_sample(num_samples, key=draw_key)
             algorithm, parameters = self.sampler.algorithm, self.sampler.parameters
             found = second_opinion(algorithm, parameters, x, log_weights, move_key)
@@ -201,9 +231,10 @@ class Posterior:
 
     @options_checked
     def summary(
-        self, *, key: PRNGKeyArray, num_samples: int = 2048, num_steps: int | None = None
+        self, *, key: PRNGKeyArray, num_samples: int | None = None, num_steps: int | None = None
     ) -> str:
         """The diagnostics and weighted moments in words, ending in a verdict."""
+        num_samples = self._diagnosed(num_samples)
         draws = self.weighted_sample(num_samples, key=key, num_steps=num_steps)
         found = self.sampler.diagnose(draws.log_weights, self.second_opinion)
         return summarise(draws, found, self.notes, self.second_opinion)
@@ -224,7 +255,7 @@ class Posterior:
         if num_steps is not None:
             positive_int("num_steps", num_steps)
         x, log_weight = self.sampler.by_chain(num_samples, as_key(key), num_steps, self.target.data)
-        position = _constrain(self.target, x.reshape(-1, self.target.dim))
+        position = _constrain(self.target, x.reshape(-1, self.target.dim), self.target.data)
         found = self.sampler.diagnose(log_weight.ravel(), self.second_opinion)
         groups = {
             "posterior": {
@@ -260,6 +291,31 @@ class Posterior:
         arrays = {**self.sampler.arrays(), **history, **affine}
         storage.write(Path(path), FILE_KIND, header, arrays)
 
+    def _diagnosed(self, num_samples: int | None) -> int:
+        return self.sampler.draws_diagnosed if num_samples is None else num_samples
+
+    def _part(
+        self,
+        num_samples: int,
+        key: PRNGKeyArray,
+        num_steps: int | None,
+        rows: ArrayLike | None,
+        data: PyTree,
+    ) -> dict[str, PyTree]:
+        """Globals and some locals."""
+        sampler, target = self.sampler, self.target
+        if not (isinstance(sampler, StructuredFlow) and isinstance(target, StructuredTarget)):
+            raise InputError(
+                "only structured targets have global and local variables.",
+                hint="sample(); or follmer.fit of a follmer.StructuredTarget",
+            )
+        count = positive_int("num_samples", num_samples)
+        if num_steps is not None:
+            positive_int("num_steps", num_steps)
+        chosen, places = target.chosen_rows(rows, data)
+        x, _ = sampler.sample_rows(count, as_key(key), num_steps, chosen, places)
+        return _constrain(target, x, chosen)
+
     def flat_sample(
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
@@ -271,8 +327,10 @@ class Posterior:
 
 
 @eqx.filter_jit
-def _constrain(target: Target, x: Float[Array, "draws dim"]) -> PyTree:
-    return jax.vmap(target.constrain)(x)
+def _constrain(
+    target: Target | StructuredTarget, x: Float[Array, "draws dim"], data: PyTree
+) -> PyTree:
+    return jax.vmap(lambda x: target.constrain(x, data))(x)
 
 
 @eqx.filter_jit

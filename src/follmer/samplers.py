@@ -34,6 +34,11 @@ class AbstractSampler(eqx.Module):
     kind: eqx.AbstractClassVar[str]
     weighs: eqx.AbstractClassVar[bool]  # whether draws carry exact importance weights
 
+    @property
+    def draws_diagnosed(self) -> int:
+        """Draws from which quality is judged where no number is given."""
+        return 2048
+
     @abc.abstractmethod
     def sample(
         self, count: int, key: PRNGKeyArray, num_steps: int | None, data: PyTree
@@ -61,10 +66,25 @@ class AbstractSampler(eqx.Module):
         """Arrays that a file keeps."""
 
 
-class AbstractSimulator(AbstractSampler):
-    """A sampler that simulates one weighted draw per key."""
+class AbstractWeighted(AbstractSampler):
+    """A sampler of independent draws with exact weights."""
 
     weighs: ClassVar[bool] = True
+
+    def by_chain(
+        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, data: PyTree
+    ) -> tuple[Float[Array, "chains draws dim"], Float[Array, "chains draws"]]:
+        x, log_weights = self.sample(count or DRAWS_EXPORTED, key, num_steps, data)
+        return x[None], log_weights[None]
+
+    def diagnose(
+        self, log_weights: Float[Array, " draws"], second: SecondOpinion | None
+    ) -> Diagnostics:
+        return diagnose(log_weights, second)
+
+
+class AbstractSimulator(AbstractWeighted):
+    """A sampler that simulates one weighted draw per key."""
 
     @abc.abstractmethod
     def draw(
@@ -86,17 +106,6 @@ class AbstractSimulator(AbstractSampler):
                 bar.update(min(chunk, count - start))
         x, log_weights = (jnp.concatenate(columns)[:count] for columns in zip(*parts, strict=True))
         return x, log_weights
-
-    def by_chain(
-        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "chains draws dim"], Float[Array, "chains draws"]]:
-        x, log_weights = self.sample(count or DRAWS_EXPORTED, key, num_steps, data)
-        return x[None], log_weights[None]
-
-    def diagnose(
-        self, log_weights: Float[Array, " draws"], second: SecondOpinion | None
-    ) -> Diagnostics:
-        return diagnose(log_weights, second)
 
 
 class Flow(AbstractSimulator):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from follmer.drifts import DRIFTS, MLP, BatchNormMLP, Decoupled, ResNet
+from follmer.drifts import DRIFTS, MLP, BatchNormMLP, ResNet, Sizes, build_drift
 from follmer.drifts.resnet import sinusoids
 from follmer.paths import Control
 
@@ -53,18 +53,20 @@ def test_resnet_has_as_many_parameters_as_listing_2(dim):
     assert count(shapes(lambda key: ResNet(dim, key=key))) == expected
 
 
+def decoupled(name, sizes, key=None, **options):
+    key = jax.random.key(0) if key is None else key
+    return build_drift(name, options, sizes, jnp.float32, key)
+
+
 @pytest.mark.parametrize(("shared", "local", "data", "width"), [(1, 1, 1, 20), (2, 3, 5, 8)])
 def test_decoupled_has_as_many_parameters_as_listing_3(shared, local, data, width):
     expected = (
         linear(shared + local + data + 1, width) + 3 * linear(width, width) + linear(width, local)
     )
-
-    def make(key):
-        return Decoupled(global_dim=shared, local_dim=local, data_dim=data, width=width, key=key)
-
-    built = shapes(make)
-    assert count(built.stack.layers) == expected
-    assert len(built.stack.norms) == 4
+    sizes = Sizes(shared, local, data)
+    built = shapes(lambda key: decoupled("batch_norm_mlp", sizes, key, width=width))
+    assert count(built.local.stack.layers) == expected
+    assert len(built.local.stack.norms) == 4
 
 
 @pytest.mark.parametrize("name", DRIFTS)
@@ -97,23 +99,35 @@ def test_sinusoids_run_from_frequency_1_to_1e_4():
     np.testing.assert_allclose(found, [*np.sin(angles), *np.cos(angles)], rtol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def decoupled():
-    return Decoupled(
-        global_dim=2, local_dim=3, data_dim=4, width=8, batch_norm=False, key=jax.random.key(0)
-    )
+DECOUPLED = Sizes(dim=2, local_dim=3, num_features=4)
 
 
-def test_decoupled_is_zero_at_the_start(decoupled):
-    u = decoupled(jnp.array(0.5), jnp.ones(3), jnp.ones(2), jnp.ones(4))
-    np.testing.assert_array_equal(u, np.zeros(3))
+@pytest.mark.parametrize("name", ["time_mlp", "mlp", "batch_norm_mlp"])
+def test_decoupled_is_zero_at_the_start(name):
+    drift = eqx.nn.inference_mode(decoupled(name, DECOUPLED, width=8).seeing(jnp.ones((5, 4))))
+    np.testing.assert_array_equal(drift(jnp.array(0.5), jnp.ones(2 + 5 * 3)).u, np.zeros(17))
 
 
-@pytest.mark.parametrize("which", range(4), ids=["time", "local", "global", "datum"])
-def test_perturbed_decoupled_drift_depends_on_each_argument(decoupled, which):
-    drift = eqx.filter_jit(perturbed(decoupled))
-    arguments = [jnp.array(0.5), jnp.ones(3), jnp.ones(2), jnp.ones(4)]
-    changed = [a + 0.3 if i == which else a for i, a in enumerate(arguments)]
-    u = drift(*arguments)
-    assert u.shape == (3,)
-    assert np.max(np.abs(drift(*changed) - u)) > 1e-3
+@pytest.mark.parametrize("name", ["time_mlp", "mlp"])
+def test_a_local_is_steered_by_itself_its_datum_the_globals_and_the_time_alone(name):
+    drift = perturbed(decoupled(name, DECOUPLED, width=8))
+    features, x = jnp.ones((5, 4)), jnp.linspace(-1.0, 1.0, 2 + 5 * 3)
+
+    def second(t, x, features):
+        return drift.seeing(features)(t, x).u[5:8]
+
+    t = jnp.array(0.5)
+    u = second(t, x, features)
+    steering = [
+        second(t + 0.3, x, features),
+        second(t, x.at[6].add(0.3), features),
+        second(t, x.at[1].add(0.3), features),
+        second(t, x, features.at[1, 2].add(0.3)),
+    ]
+    for changed in steering:
+        assert np.max(np.abs(changed - u)) > 1e-3
+    others = second(t, x.at[2:5].add(0.3).at[8:].add(0.3), features.at[0].add(0.3).at[2:].add(0.3))
+    np.testing.assert_allclose(others, u, atol=1e-6)
+    shared = drift.seeing(features)(t, x).u[:2]
+    alone = drift.seeing(features)(t, x.at[2:].add(0.3)).u[:2]
+    np.testing.assert_array_equal(shared, alone)

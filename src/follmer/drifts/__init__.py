@@ -1,7 +1,7 @@
 """HOW the diffusion is steered. A drift is any function or Equinox module `(t, x) -> u`."""
 
-from follmer.drifts.building import DRIFTS, build_drift, checked_drift
-from follmer.drifts.decoupled import Decoupled
+from follmer.drifts.building import DRIFTS, Sizes, build_drift, checked_drift
+from follmer.drifts.decoupled import Decoupled, show
 from follmer.drifts.gaussian import GaussianDrift
 from follmer.drifts.heat_semigroup import HeatSemigroup
 from follmer.drifts.mlp import MLP, BatchNormMLP
@@ -20,10 +20,12 @@ __all__ = [
     "HeatSemigroup",
     "ResNet",
     "ScoreGuided",
+    "Sizes",
     "TimeMLP",
     "build_drift",
     "checked_drift",
     "guide",
     "is_tracked",
+    "show",
     "track",
 ]

@@ -2,13 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from follmer.checks import positive_int
+from follmer.drifts.decoupled import Decoupled, Encoder, show
 from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
 from follmer.drifts.score_guided import ScoreGuided
@@ -24,25 +26,58 @@ DRIFTS: dict[str, Callable[..., Drift]] = {
     "batch_norm_mlp": BatchNormMLP,
     "resnet": ResNet,
 }
+# Those that can be told more than the state: of a local, the globals and its data point.
+_DECOUPLED = ("time_mlp", "mlp", "batch_norm_mlp")
+
+
+class Sizes(NamedTuple):
+    """What a drift steers: `dim` coordinates, and locals of their own size beside them."""
+
+    dim: int
+    local_dim: int = 0
+    num_features: int = 0  # of the data point that a local belongs to
 
 
 def build_drift(
-    drift: str | Drift, options: Mapping[str, Any], dim: int, dtype: Any, key: PRNGKeyArray
+    drift: str | Drift, options: Mapping[str, Any], sizes: Sizes, dtype: Any, key: PRNGKeyArray
 ) -> Drift:
     """The named drift built from the key, or the user's own as it is; both in the given dtype."""
     if isinstance(drift, str):
-        drift = DRIFTS[drift](dim, key=key, **options)
+        drift = _built(drift, options, sizes, key)
     return jax.tree.map(
         lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, drift
     )
 
 
-def checked_drift(drift: Any, options: Any, dim: int, dtype: Any) -> dict[str, int]:
-    """The checked options of a drift; raises InputError where it cannot steer R^dim."""
+def _built(name: str, options: Mapping[str, Any], sizes: Sizes, key: PRNGKeyArray) -> Drift:
+    if sizes.local_dim == 0:
+        return DRIFTS[name](sizes.dim, key=key, **options)
+    shared_key, local_key, encoder_key = jax.random.split(key, 3)
+    encoder = None
+    context = sizes.dim + sizes.num_features
+    if name == "time_mlp":
+        encoder = Encoder(sizes.num_features, options.get("width", 64), encoder_key)
+        context = sizes.dim + encoder.size
+    return Decoupled(
+        shared=DRIFTS[name](sizes.dim, key=shared_key, **options),
+        local=DRIFTS[name](sizes.local_dim, context=context, key=local_key, **options),
+        encoder=encoder,
+        global_dim=sizes.dim,
+        local_dim=sizes.local_dim,
+    )
+
+
+def checked_drift(drift: Any, options: Any, sizes: Sizes, dtype: Any) -> dict[str, int]:
+    """The checked options of a drift; raises InputError where it cannot steer the target."""
     if not isinstance(options, Mapping):
         raise InputError("drift_options must be a dict, such as {'width': 128}.")
     if isinstance(drift, str):
         options = _checked_options(drift, options)
+        if sizes.local_dim and drift not in _DECOUPLED:
+            raise InputError(
+                f"drift={drift!r} cannot steer global and local variables.",
+                hint=f"{', '.join(_DECOUPLED)}; or target.joint() for one coupled drift",
+            )
     elif not callable(drift):
         raise InputError(
             f"drift is {type(drift).__name__}, not a function or a name.",
@@ -51,7 +86,7 @@ def checked_drift(drift: Any, options: Any, dim: int, dtype: Any) -> dict[str, i
     elif options:
         raise InputError("drift_options only go with a drift given by name.")
     else:
-        _check_output(build_drift(drift, options, dim, dtype, jax.random.key(0)), dim, dtype)
+        _check_output(build_drift(drift, options, sizes, dtype, jax.random.key(0)), sizes, dtype)
     return dict(options)
 
 
@@ -68,7 +103,11 @@ def _checked_options(name: str, options: Mapping[str, Any]) -> dict[str, int]:
     return {option: positive_int(option, value) for option, value in options.items()}
 
 
-def _check_output(drift: Drift, dim: int, dtype: Any) -> None:
+def _check_output(drift: Drift, sizes: Sizes, dtype: Any) -> None:
+    dim = sizes.dim + sizes.local_dim
+    if sizes.local_dim:
+        # A state of one data point.
+        drift = show(drift, jnp.zeros((1, sizes.num_features), dtype))
     t, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((dim,), dtype)
     try:
         u = eqx.filter_eval_shape(eqx.nn.inference_mode(drift, True), t, x)

@@ -1,7 +1,6 @@
-"""The paper's Listing 1: a Softplus MLP of [θ, t], with and without BatchNorm."""
+"""The paper's Listings 1 and 3: a Softplus MLP of [θ, t], or of a local's [θ_i, Φ, x_i, t]."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -10,34 +9,70 @@ from follmer.drifts.tracked import AbstractTracked
 
 
 class MLP(eqx.Module):
-    """Listing 1 without BatchNorm."""
+    """The listings without BatchNorm."""
 
     stack: Stack
 
-    def __init__(self, dim: int, *, width: int = 300, depth: int = 4, key: PRNGKeyArray):
-        self.stack = Stack(dim + 1, dim, width=width, depth=depth, batch_norm=False, key=key)
+    def __init__(
+        self, dim: int, *, width: int = 300, depth: int = 4, context: int = 0, key: PRNGKeyArray
+    ):
+        self.stack = _stack(dim, context, width, depth, key, batch_norm=False)
 
-    def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        return self.stack(t, _features(t, x))
+    def __call__(
+        self,
+        t: Float[Array, ""],
+        x: Float[Array, " dim"],
+        context: Float[Array, " context"] | None = None,
+    ) -> Float[Array, " dim"]:
+        return self.stack(t, _features(t, x, context))
 
 
 class BatchNormMLP(AbstractTracked):
-    """Listing 1 as printed. Paths share t, so BatchNorm hides the time and couples the paths."""
+    """The listings as printed. Paths share t, so BatchNorm hides the time and couples the paths."""
 
     stack: Stack
 
-    def __init__(self, dim: int, *, width: int = 300, depth: int = 4, key: PRNGKeyArray):
-        self.stack = Stack(dim + 1, dim, width=width, depth=depth, batch_norm=True, key=key)
+    def __init__(
+        self, dim: int, *, width: int = 300, depth: int = 4, context: int = 0, key: PRNGKeyArray
+    ):
+        self.stack = _stack(dim, context, width, depth, key, batch_norm=True)
 
-    def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        return self.stack(t, _features(t, x))
+    def __call__(
+        self,
+        t: Float[Array, ""],
+        x: Float[Array, " dim"],
+        context: Float[Array, " context"] | None = None,
+    ) -> Float[Array, " dim"]:
+        return self.stack(t, _features(t, x, context))
 
     def track(
-        self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
+        self,
+        times: Float[Array, " steps"],
+        states: Float[Array, "paths steps *rows dim"],
+        context: Float[Array, "paths steps *rows context"] | None = None,
     ) -> "BatchNormMLP":
-        inputs = jax.vmap(jax.vmap(_features), (None, 0))(times, states)
+        shape = (*states.shape[:-1], 1)
+        at = jnp.broadcast_to(times.reshape(1, -1, *[1] * (len(shape) - 2)), shape)
+        parts = [states, at] if context is None else [states, context, at]
+        inputs = jnp.concatenate(parts, axis=-1)
         return eqx.tree_at(lambda drift: drift.stack, self, self.stack.track(times, inputs))
 
 
-def _features(t: Float[Array, ""], x: Float[Array, " dim"]) -> Float[Array, " dim+1"]:
-    return jnp.append(x, t)
+def _stack(
+    dim: int, context: int, width: int, depth: int, key: PRNGKeyArray, *, batch_norm: bool
+) -> Stack:
+    return Stack(
+        dim + context + 1,
+        dim,
+        width=width,
+        depth=depth,
+        batch_norm=batch_norm,
+        of_locals=context > 0,
+        key=key,
+    )
+
+
+def _features(
+    t: Float[Array, ""], x: Float[Array, " dim"], context: Float[Array, " context"] | None
+) -> Float[Array, " features"]:
+    return jnp.concatenate([x, t[None]] if context is None else [x, context, t[None]])

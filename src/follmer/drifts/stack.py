@@ -10,6 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths import PATHS_AXIS
 
+# The vmapped axis of data points, over which locals share their network.
+LOCALS_AXIS = "locals"
+
 
 def zero_linear(in_size: int, out_size: int, key: PRNGKeyArray) -> eqx.nn.Linear:
     """A linear layer that starts at zero, so that the process starts as the reference."""
@@ -35,7 +38,7 @@ def linears(sizes: Sequence[tuple[int, int]], key: PRNGKeyArray) -> list[eqx.nn.
 
 
 class BatchNorm(eqx.Module):
-    """Batch normalisation over paths, without affine parameters.
+    """Batch normalisation over paths (and locals, where it serves them), without affine parameters.
 
     All paths of a step share t, so statistics over them are functions of t: the running ones are
     kept on `num_knots` times and interpolated, instead of one average that belongs to no time.
@@ -44,13 +47,15 @@ class BatchNorm(eqx.Module):
     running_mean: Float[Array, "knots width"]
     running_variance: Float[Array, "knots width"]
     inference: bool
+    axes: tuple[str, ...] = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
     momentum: float = eqx.field(static=True)
 
-    def __init__(self, width: int, num_knots: int):
+    def __init__(self, width: int, num_knots: int, axes: tuple[str, ...]):
         self.running_mean = jnp.zeros((num_knots, width))
         self.running_variance = jnp.ones((num_knots, width))
         self.inference = False
+        self.axes = axes
         self.epsilon = 1e-5
         self.momentum = 0.1
 
@@ -64,8 +69,8 @@ class BatchNorm(eqx.Module):
                 _interpolate(jax.lax.stop_gradient(self.running_mean), position),
                 _interpolate(jax.lax.stop_gradient(self.running_variance), position),
             )
-        mean = jax.lax.pmean(h, PATHS_AXIS)
-        return mean, jax.lax.pmean((h - mean) ** 2, PATHS_AXIS)
+        mean = jax.lax.pmean(h, self.axes)
+        return mean, jax.lax.pmean((h - mean) ** 2, self.axes)
 
     def precision(self, variance: Float[Array, " width"]) -> Float[Array, " width"]:
         """1/√(variance + ε); where running variances vanish, as at t = 0, so does this."""
@@ -98,6 +103,7 @@ class Stack(eqx.Module):
 
     layers: tuple[eqx.nn.Linear, ...]
     norms: tuple[BatchNorm, ...]
+    axes: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -109,24 +115,34 @@ class Stack(eqx.Module):
         batch_norm: bool,
         key: PRNGKeyArray,
         num_knots: int = 21,
+        of_locals: bool = False,
     ):
         sizes = [in_size, *[width] * depth]
         keys = jax.random.split(key, depth + 1)
         hidden = [eqx.nn.Linear(sizes[i], sizes[i + 1], key=one) for i, one in enumerate(keys[:-1])]
         self.layers = (*hidden, zero_linear(sizes[-1], out_size, keys[-1]))
-        self.norms = tuple(BatchNorm(width, num_knots) for _ in range(depth * batch_norm))
+        self.axes = (PATHS_AXIS, LOCALS_AXIS) if of_locals else (PATHS_AXIS,)
+        self.norms = tuple(
+            BatchNorm(width, num_knots, self.axes) for _ in range(depth * batch_norm)
+        )
 
     def __call__(self, t: Float[Array, ""], h: Float[Array, " in"]) -> Float[Array, " out"]:
         return self._forward(t, h)[0]
 
     def track(
-        self, times: Float[Array, " steps"], inputs: Float[Array, "paths steps in"]
+        self, times: Float[Array, " steps"], inputs: Float[Array, "paths steps *rows in"]
     ) -> "Stack":
         """The same stack with running statistics moved towards those of the given inputs."""
-        over_paths = jax.vmap(
-            lambda t, h: self._forward(t, h)[1], (None, 0), None, axis_name=PATHS_AXIS
-        )
-        seen = jax.vmap(over_paths, (0, 1))(times, inputs)
+
+        def statistics(t: Float[Array, ""], h: Float[Array, "paths *rows in"]) -> list:
+            def forward(h: Float[Array, "..."]) -> list:
+                return self._forward(t, h)[1]
+
+            for axis in reversed(self.axes):
+                forward = jax.vmap(forward, 0, None, axis_name=axis)
+            return forward(h)
+
+        seen = jax.vmap(statistics, (0, 1))(times, inputs)
         norms = [norm.update(times, *one) for norm, one in zip(self.norms, seen, strict=True)]
         return eqx.tree_at(lambda stack: stack.norms, self, tuple(norms))
 

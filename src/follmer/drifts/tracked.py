@@ -11,6 +11,11 @@ from jaxtyping import Array, Float
 class AbstractTracked(eqx.Module):
     """A drift whose statistics follow the paths: batch's in training, running when sampling."""
 
+    @property
+    def has_statistics(self) -> bool:
+        """Whether there is anything to keep."""
+        return True
+
     @abc.abstractmethod
     def track(
         self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
@@ -35,4 +40,4 @@ def track(
 
 
 def _is_tracked(node: Any) -> bool:
-    return isinstance(node, AbstractTracked)
+    return isinstance(node, AbstractTracked) and node.has_statistics

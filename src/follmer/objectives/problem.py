@@ -43,7 +43,8 @@ class Problem(NamedTuple):
         states, increments = jax.lax.stop_gradient((paths.states, paths.increments))
 
         def one(t: Array, dt: Array, x: Array, increment: Array) -> Float[Array, ""]:
-            return step_log_ratio(diffusion.step(drift, diffusion.gamma, t, dt, x), increment)
+            move = diffusion.step(drift, diffusion.gamma, t, dt, x)
+            return diffusion.total(step_log_ratio(move, increment))
 
         if is_tracked(drift):
             # Batch statistics are over the paths of one time.

@@ -42,13 +42,18 @@ class Path(NamedTuple):
 
 
 class Diffusion(NamedTuple):
-    """The reference process, its time grid and the kernel that steps along it."""
+    """The reference process, its time grid and the kernel that steps along it.
+
+    `weights` say how often each coordinate counts: where a batch of coordinates stands for many
+    more, every sum over coordinates is scaled up.
+    """
 
     dim: int
     gamma: float
     times: np.ndarray
     dtype: Any
     step: Step = euler_maruyama
+    weights: Float[Array, " dim"] | None = None
 
     @property
     def num_steps(self) -> int:
@@ -66,7 +71,14 @@ class Diffusion(NamedTuple):
 
     def log_reference(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """ln N(x | 0, γI), the reference's law at time 1."""
-        return -0.5 * (jnp.sum(x**2) / self.gamma + self.dim * np.log(2 * np.pi * self.gamma))
+        constant = np.log(2 * np.pi * self.gamma)
+        if self.weights is None:
+            return -0.5 * (jnp.sum(x**2) / self.gamma + self.dim * constant)
+        return -0.5 * self.total(x**2 / self.gamma + constant)
+
+    def total(self, terms: Float[Array, " dim"]) -> Float[Array, ""]:
+        """The sum over coordinates, each as often as it counts."""
+        return jnp.sum(terms if self.weights is None else self.weights * terms)
 
     def noise(self, key: PRNGKeyArray) -> Float[Array, "steps dim"]:
         # Drawn flat: the same numbers, but vmapped matrices of bits take seconds to compile.
@@ -112,7 +124,8 @@ def _run(
         move = diffusion.step(drift, diffusion.gamma, t, dt, x)
         increment = increment_of(move, t, dt, x, epsilon)
         after = x + jnp.sqrt(diffusion.gamma * dt) * increment
-        return after, (step_log_ratio(move, increment), step_kl(move), x, increment)
+        scores = (diffusion.total(step_log_ratio(move, increment)), diffusion.total(step_kl(move)))
+        return after, (*scores, x, increment)
 
     start = jnp.zeros(diffusion.dim, diffusion.dtype)
     steps = (diffusion.starts, diffusion.lengths, noise)

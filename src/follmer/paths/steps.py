@@ -53,27 +53,47 @@ def euler_maruyama(
 
 
 class GaussianGuess(eqx.Module):
-    """A drift beside a trained guess N(mean, γ scale²) of the target."""
+    """A drift beside a trained guess N(mean, γ scale²) of the target.
+
+    The last `repeated` coordinates of the guess serve as many locals as the state holds.
+    """
 
     drift: Drift
-    mean: Float[Array, " dim"]
-    log_scale: Float[Array, " dim"]
+    mean: Float[Array, " guessed"]
+    log_scale: Float[Array, " guessed"]
+    repeated: int = eqx.field(static=True)
 
-    def __init__(self, drift: Drift, dim: int, dtype: Any):
+    def __init__(self, drift: Drift, dim: int, dtype: Any, repeated: int = 0):
         self.drift = drift
-        self.mean = jnp.zeros(dim, dtype)
-        self.log_scale = jnp.zeros(dim, dtype)
+        self.mean = jnp.zeros(dim + repeated, dtype)
+        self.log_scale = jnp.zeros(dim + repeated, dtype)
+        self.repeated = repeated
 
     def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Control:
         """The Föllmer drift of the guess as wide as it looks from (t, x), and the drift on top."""
-        control = self.drift(t, x)
-        if not isinstance(control, Control):
-            zero = jnp.zeros_like(x)
-            control = Control(control, zero, zero)
-        log_width = self.log_scale + control.log_width
+        control = as_control(self.drift(t, x))
+        log_width = self._laid_out(self.log_scale, x) + control.log_width
         narrowing = jnp.exp(-2.0 * log_width)
-        pull = (narrowing * self.mean - (narrowing - 1.0) * x) / _spread(t, narrowing)
+        mean = self._laid_out(self.mean, x)
+        pull = (narrowing * mean - (narrowing - 1.0) * x) / _spread(t, narrowing)
         return Control(pull + control.u, log_width, control.log_noise)
+
+    def _laid_out(
+        self, values: Float[Array, " guessed"], x: Float[Array, " dim"]
+    ) -> Float[Array, " dim"]:
+        if self.repeated == 0:
+            return values
+        once = len(values) - self.repeated
+        times = (len(x) - once) // self.repeated
+        return jnp.concatenate([values[:once], jnp.tile(values[once:], times)])
+
+
+def as_control(answer: Float[Array, " dim"] | Control) -> Control:
+    """A drift's answer in full: without a word on widths, the guess's and the reference's own."""
+    if isinstance(answer, Control):
+        return answer
+    zero = jnp.zeros_like(answer)
+    return Control(answer, zero, zero)
 
 
 def _spread(t: Float[Array, ""], narrowing: Float[Array, " dim"]) -> Float[Array, " dim"]:
@@ -109,19 +129,19 @@ def take_step(move: Move, epsilon: Float[Array, " dim"]) -> Float[Array, " dim"]
     return move.shift + (epsilon if move.scale is None else move.scale * epsilon)
 
 
-def step_log_ratio(move: Move, increment: Float[Array, " dim"]) -> Float[Array, ""]:
-    """ln N(increment|0, I) − ln N(increment|shift, scale²)."""
+def step_log_ratio(move: Move, increment: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """ln N(increment|0, I) − ln N(increment|shift, scale²), coordinate by coordinate."""
     epsilon = increment - move.shift
     if move.scale is not None:
         epsilon = epsilon / move.scale
-    # The difference of the squares first: their sums are large and nearly equal.
-    difference = jnp.sum(0.5 * (epsilon - increment) * (epsilon + increment))
-    return difference if move.scale is None else difference + jnp.sum(jnp.log(move.scale))
+    # The difference of the squares first: they are large and nearly equal.
+    difference = 0.5 * (epsilon - increment) * (epsilon + increment)
+    return difference if move.scale is None else difference + jnp.log(move.scale)
 
 
-def step_kl(move: Move) -> Float[Array, ""]:
-    """KL( N(shift, scale²) ‖ N(0, I) )."""
-    kl = 0.5 * jnp.sum(move.shift**2)
+def step_kl(move: Move) -> Float[Array, " dim"]:
+    """KL( N(shift, scale²) ‖ N(0, I) ), coordinate by coordinate."""
+    kl = 0.5 * move.shift**2
     if move.scale is None:
         return kl
-    return kl + jnp.sum(0.5 * (move.scale**2 - 1.0) - jnp.log(move.scale))
+    return kl + 0.5 * (move.scale**2 - 1.0) - jnp.log(move.scale)

@@ -6,12 +6,15 @@ from follmer.targets.data import checked_batch_size, random_batch, take
 from follmer.targets.network import from_network
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport
+from follmer.targets.structured import Rows, StructuredTarget
 from follmer.targets.target import Target, as_target
 
 __all__ = [
     "Affine",
     "CheckReport",
     "Predictive",
+    "Rows",
+    "StructuredTarget",
     "Target",
     "as_target",
     "checked_batch_size",

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from tqdm.auto import tqdm
 
 from follmer.checks import positive_int
 from follmer.errors import InputError
@@ -62,7 +63,7 @@ def _leading_axis(name: str, value: Any) -> int:
     return int(value.shape[0])
 
 
-def take(data: PyTree, indices: Int[Array, " batch"]) -> PyTree:
+def take(data: PyTree, indices: Int[Array | np.ndarray, " batch"]) -> PyTree:
     """The rows of the data at the given indices."""
     return jax.tree.map(lambda array: array[indices], data)
 
@@ -119,6 +120,24 @@ def sum_over_rows(
         total(jnp.zeros_like(starts[0]), remainder),
         starts,
     )[0]
+
+
+def in_chunks(
+    function: Callable[[PyTree], PyTree], data: PyTree, rows_at_once: int, words: str
+) -> PyTree:
+    """function(rows) for all rows, so many at a time; compiled once, with a bar where it takes."""
+    num_rows = jax.tree.leaves(data)[0].shape[0]
+    size = min(rows_at_once, num_rows)
+    parts = []
+    with tqdm(total=num_rows, desc=words, unit="row", delay=2, leave=False) as bar:
+        for start in range(0, num_rows, size):
+            # The last rows may be computed twice, so that all chunks have one size.
+            first = min(start, num_rows - size)
+            part = function(jax.tree.map(lambda array, i=first: array[i : i + size], data))
+            kept = jax.tree.map(lambda array, i=start - first: np.asarray(array)[i:], part)
+            parts.append(kept)
+            bar.update(min(size, num_rows - start))
+    return jax.tree.map(lambda *pieces: jnp.concatenate(pieces), *parts)
 
 
 def working_bytes(function: Callable[..., Any], *arguments: PyTree) -> int:

@@ -95,6 +95,13 @@ class Target:
     def dtype(self) -> jnp.dtype:
         return self.space.dtype
 
+    def dim_with(self, batch: PyTree) -> int:
+        """The coordinates that a batch takes: all, whatever the batch."""
+        return self.dim
+
+    def weights(self, batch: PyTree) -> None:
+        """How often each coordinate counts: all alike."""
+
     def whitened(self, affine: Affine | None) -> "Target":
         """The same target in flat coordinates z, x = affine(z); None changes nothing."""
         if affine is None:
@@ -124,7 +131,7 @@ class Target:
         theta, log_det = self.space.constrain_with_log_det(x)
         return jnp.asarray(self._log_prior(theta), self.dtype) + log_det
 
-    def constrain(self, x: Float[Array, " dim"]) -> PyTree:
+    def constrain(self, x: Float[Array, " dim"], batch: PyTree = None) -> PyTree:
         """What is reported at unconstrained coordinates x: the parameter tree, or its `outputs`."""
         theta = self.space.constrain(x)
         return theta if self._outputs is None else self._outputs(theta)
@@ -163,7 +170,7 @@ class Target:
 
     def _check_shapes(self, name: str) -> None:
         theta = self._theta_shapes()
-        shape = _result_shape(name, self._log_prior, theta)
+        shape = result_shape(name, self._log_prior, theta)
         if shape != ():
             raise InputError(
                 f"{name} returns shape {shape}; it must return one number.",
@@ -174,7 +181,7 @@ class Target:
             _check_outputs(self._outputs, theta)
         if self._log_likelihood is None:
             return
-        shape = _result_shape("log_likelihood", self._log_likelihood, theta, self.data)
+        shape = result_shape("log_likelihood", self._log_likelihood, theta, self.data)
         if shape != (self.num_data,):
             raise InputError(
                 f"log_likelihood returns shape {shape} for {self.num_data} data points; "
@@ -190,6 +197,11 @@ def as_target(target: Any) -> Target:
     """The target as it is; an error for anything else."""
     if isinstance(target, Target):
         return target
+    if hasattr(target, "joint"):
+        raise InputError(
+            "this is not for targets with global and local variables.",
+            hint="target.joint(), the same density as an ordinary target",
+        )
     raise InputError(
         f"target is {type(target).__name__}, not a follmer.Target.",
         hint="follmer.Target(log_density, like=…)",
@@ -239,7 +251,8 @@ def _result(name: str, function: Callable[..., Any], *args: PyTree) -> PyTree:
         raise
 
 
-def _result_shape(name: str, function: Callable[..., Any], *args: PyTree) -> tuple[int, ...]:
+def result_shape(name: str, function: Callable[..., Any], *args: PyTree) -> tuple[int, ...]:
+    """The shape of what a user's function returns; an error unless it is a floating array."""
     result = _result(name, function, *args)
     if not hasattr(result, "shape"):
         raise InputError(f"{name} returns {type(result).__name__}, not an array.")

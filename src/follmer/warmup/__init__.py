@@ -2,5 +2,6 @@
 
 from follmer.warmup.preconditioners import PRECONDITIONERS, warm_up
 from follmer.warmup.start import Start
+from follmer.warmup.structured import structured_start
 
-__all__ = ["PRECONDITIONERS", "Start", "warm_up"]
+__all__ = ["PRECONDITIONERS", "Start", "structured_start", "warm_up"]

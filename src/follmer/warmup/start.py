@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.targets import Target
+from follmer.targets import StructuredTarget, Target
 from follmer.targets.affine import Affine, diagonal, from_covariance
 from follmer.warmup import hmc
 from follmer.warmup.descent import PROBED_GRADIENTS, descend, probed_widths
@@ -190,7 +190,7 @@ def explored_from(target: Target, key: PRNGKeyArray) -> Start:
     return explored(target, explore_key, ends, modes, gradient_cost(target))
 
 
-def gradient_cost(target: Target) -> float:
+def gradient_cost(target: Target | StructuredTarget) -> float:
     """Arithmetic operations in one gradient of the density."""
     like = jax.ShapeDtypeStruct((target.dim,), target.dtype)
     # Loops are counted once, so the data are cut down to what needs none.

@@ -1,0 +1,148 @@
+"""Where one local lies: its conditional mode, its curvature, how both follow the globals."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+# ln p(θ_i, x_i | Φ) in free coordinates: a function of (local, globals, row).
+LocalLogDensity = Callable[[Array, Array, PyTree], Float[Array, ""]]
+
+_NEWTON_STEPS = 25
+_NUM_STARTS = 4
+# Fractions of a Newton step that are tried, and the longest step.
+_FRACTIONS = (1.0, 0.5, 0.2, 0.05, 0.0)
+_LONGEST = 3.0
+# Free coordinates are made to be of order one: no direction is taken to be wider than this.
+_WIDEST = 5.0
+# Locals of more dimensions follow the globals to first order only.
+_MAX_FOLLOWED = 8
+_FOLLOWING_STEPS = 2
+# Relative to the frame's own.
+_LEAST_CURVATURE = 1e-2
+
+
+class Frame(eqx.Module):
+    """A local's Laplace fit N(mean, factor factorᵀ) at Φ̂, whose mean follows Φ by `tilt`."""
+
+    mean: Float[Array, "*rows local"]
+    tilt: Float[Array, "*rows local global"]
+    factor: Float[Array, "*rows local local"]
+
+
+class Placement(NamedTuple):
+    """θ = mean + factor z for one value of the globals."""
+
+    mean: Float[Array, " local"]
+    factor: Float[Array, "local local"]
+    log_det: Float[Array, ""]
+
+    def __call__(self, z: Float[Array, " local"]) -> Float[Array, " local"]:
+        return self.mean + self.factor @ z
+
+
+def local_frame(
+    log_density: LocalLogDensity, shared: Float[Array, " global"], row: PyTree, dim: int
+) -> Frame:
+    """The frame at the highest mode that a few climbs find."""
+    starts = _starts(dim, shared.dtype)
+    ends = jax.vmap(lambda x: climb(log_density, shared, row, x, _NEWTON_STEPS))(starts)
+    values = jax.vmap(lambda x: log_density(x, shared, row))(ends)
+    mode = ends[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))]
+    gradient = jax.grad(log_density)
+    precision, axes = _positive(-jax.jacfwd(gradient)(mode, shared, row))
+    coupling = jax.jacfwd(gradient, argnums=1)(mode, shared, row)
+    tilt = axes @ ((axes.T @ coupling) / precision[:, None])
+    return Frame(mode, tilt, axes / jnp.sqrt(precision))
+
+
+def follow(
+    frame: Frame,
+    log_density: LocalLogDensity,
+    shared: Float[Array, " global"],
+    shift: Float[Array, " global"],
+    row: PyTree,
+) -> Placement:
+    """The frame at Φ = Φ̂ + shift: Newton's method from where the tilt points, and curvature there.
+
+    Whatever is found, it depends on Φ and the data point alone, which is all that an exact change
+    of variables needs.
+    """
+    mean, dim = frame.mean + frame.tilt @ shift, len(frame.mean)
+    relative = jnp.eye(dim, dtype=mean.dtype)
+    for _ in range(_FOLLOWING_STEPS if dim <= _MAX_FOLLOWED else 0):
+        relative = _curvature(frame, log_density, shared, row, mean)
+        gradient = frame.factor.T @ jax.grad(log_density)(mean, shared, row)
+        step = jnp.linalg.solve(relative, gradient)
+        step *= jnp.minimum(1.0, _LONGEST / jnp.sqrt(jnp.sum(step**2) + 1e-12))
+        mean += frame.factor @ jnp.where(jnp.isfinite(step), step, 0.0)
+    if dim <= _MAX_FOLLOWED:
+        relative = _curvature(frame, log_density, shared, row, mean)
+    lower = jnp.linalg.cholesky(relative)
+    # (A Aᵀ)⁻¹ = A⁻ᵀ A⁻¹: the inverse transpose is a square root of the covariance.
+    inverse = jax.scipy.linalg.solve_triangular(lower.T, jnp.eye(dim, dtype=mean.dtype))
+    log_det = jnp.linalg.slogdet(frame.factor)[1] - jnp.sum(jnp.log(jnp.diag(lower)))
+    return Placement(mean, frame.factor @ inverse, log_det)
+
+
+def _curvature(
+    frame: Frame, log_density: LocalLogDensity, shared: Array, row: PyTree, x: Array
+) -> Float[Array, "local local"]:
+    """−∇² ln p in the frame's own coordinates; the frame's, I, where that is not positive."""
+    found = -frame.factor.T @ jax.hessian(log_density)(x, shared, row) @ frame.factor
+    found = 0.5 * (found + found.T)
+    identity = jnp.eye(len(x), dtype=x.dtype)
+    lower = jnp.linalg.cholesky(jax.lax.stop_gradient(found) - _LEAST_CURVATURE * identity)
+    return jnp.where(jnp.isfinite(lower).all(), found, identity)
+
+
+def climb(
+    log_density: LocalLogDensity,
+    shared: Float[Array, " global"],
+    row: PyTree,
+    start: Float[Array, " local"],
+    num_steps: int,
+) -> Float[Array, " local"]:
+    """Newton's method, made safe: uphill in every direction, never downhill in value."""
+
+    def value(x: Array) -> Array:
+        found = log_density(x, shared, row)
+        return jnp.where(jnp.isfinite(found), found, -jnp.inf)
+
+    def body(_: int, x: Array) -> Array:
+        step = newton_step(log_density, shared, row, x)
+        step *= jnp.minimum(1.0, _LONGEST / (jnp.linalg.norm(step) + 1e-12))
+        tried = x + jnp.asarray(_FRACTIONS, x.dtype)[:, None] * step
+        return tried[jnp.argmax(jax.vmap(value)(tried))]
+
+    return jax.lax.fori_loop(0, num_steps, body, start)
+
+
+def newton_step(
+    log_density: LocalLogDensity,
+    shared: Float[Array, " global"],
+    row: PyTree,
+    x: Float[Array, " local"],
+) -> Float[Array, " local"]:
+    """The step to the top of the quadratic, with curvatures taken as positive."""
+    gradient = jax.grad(log_density)(x, shared, row)
+    precision, axes = _positive(-jax.hessian(log_density)(x, shared, row))
+    step = axes @ ((axes.T @ gradient) / precision)
+    return jnp.where(jnp.isfinite(step), step, 0.0)
+
+
+def _positive(matrix: Float[Array, "local local"]) -> tuple[Array, Array]:
+    """Eigenvalues made positive, and eigenvectors."""
+    matrix = jnp.where(jnp.isfinite(matrix), matrix, 0.0)
+    values, axes = jnp.linalg.eigh(0.5 * (matrix + matrix.T))
+    return jnp.maximum(jnp.abs(values), _WIDEST**-2), axes
+
+
+def _starts(dim: int, dtype: jnp.dtype) -> Float[Array, "starts local"]:
+    """0 and some scattered points, the same for every row."""
+    scattered = np.random.default_rng(0).normal(size=(_NUM_STARTS - 1, dim))
+    return jnp.asarray(np.concatenate([np.zeros((1, dim)), scattered]), dtype)

@@ -1,0 +1,364 @@
+"""Models with global variables Φ and one local variable θ_i per data point, θ_i ⫫ θ_j | Φ."""
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from follmer.checks import as_key
+from follmer.errors import InputError, options_checked
+from follmer.targets.affine import Affine
+from follmer.targets.data import as_data, in_chunks, take
+from follmer.targets.local import Frame, LocalLogDensity, follow, local_frame
+from follmer.targets.preflight import CheckReport
+from follmer.targets.space import Space, named_leaves
+from follmer.targets.target import Target, result_shape
+
+# Locals whose frames are found, or density is checked, at once.
+_ROWS_AT_ONCE, _ROWS_CHECKED = 1024, 32
+
+
+class Rows(NamedTuple):
+    """Data points as the sampler sees them: the data, their features, where their locals lie."""
+
+    data: PyTree
+    features: Float[Array, "rows features"]
+    frames: Frame | None = None
+
+
+class StructuredSpace:
+    """The coordinates of globals and of any number of locals."""
+
+    def __init__(self, shared: Space, local: Space):
+        self.shared = shared
+        self.local = local
+
+    @property
+    def affine(self) -> Affine | None:
+        return self.shared.affine
+
+    def describe(self) -> dict[str, Any]:
+        """A JSON-able fingerprint, kept in saved files; the number of locals is not part of it."""
+        return {"global": self.shared.describe(), "local": self.local.describe()}
+
+
+class StructuredTarget:
+    """A joint density p(Φ) Π_i p(θ_i|Φ) p(x_i|θ_i,Φ) over globals Φ and locals θ_1 … θ_N.
+
+    All functions are written for one local and one data point; batches, the N/B scaling and the
+    constants are the library's job. Draws are dicts {"global": Φ, "local": θ}, where the leaves of
+    θ have an axis of data points.
+
+    **Arguments:**
+
+    - `log_prior_global`: ln p(Φ), a function of Φ.
+    - `log_prior_local`: ln p(θ_i|Φ), a function of (θ_i, Φ).
+    - `log_likelihood`: ln p(x_i|θ_i,Φ), a function of (θ_i, Φ, x_i).
+    - `data`: a pytree of arrays with a common leading axis, one row x_i per data point.
+    - `like_global`, `like_local`: pytrees of floating arrays of the shapes of Φ and of one θ_i.
+    - `constraints`: {"global": …, "local": …}, each as for `Target`; either may be left out.
+    """
+
+    @options_checked
+    def __init__(
+        self,
+        *,
+        log_prior_global: Callable[[PyTree], Float[Array, ""]],
+        log_prior_local: Callable[[PyTree, PyTree], Float[Array, ""]],
+        log_likelihood: Callable[[PyTree, PyTree, PyTree], Float[Array, ""]],
+        data: PyTree,
+        like_global: PyTree,
+        like_local: PyTree,
+        constraints: dict[str, PyTree] | None = None,
+    ):
+        constraints = _checked_constraints(constraints)
+        self.log_prior_global = log_prior_global
+        self.log_prior_local = log_prior_local
+        self.log_likelihood = log_likelihood
+        self._like = {"global": like_global, "local": like_local}
+        self._constraints = constraints
+        self.space = StructuredSpace(
+            Space(like_global, constraints.get("global")),
+            Space(like_local, constraints.get("local")),
+        )
+        if self.space.shared.dtype != self.space.local.dtype:
+            raise InputError(
+                f"like_global is {self.space.shared.dtype}, like_local {self.space.local.dtype}.",
+                hint="one floating precision for both",
+            )
+        points, self.num_data = as_data(data)
+        self.rows_at_once = self.num_data
+        self.predictive = None
+        self._standard = _standardisation(points, self.dtype)
+        self.data: Rows = self.rows(points)
+        self._check_shapes()
+
+    @property
+    def global_dim(self) -> int:
+        return self.space.shared.dim
+
+    @property
+    def local_dim(self) -> int:
+        return self.space.local.dim
+
+    @property
+    def num_features(self) -> int:
+        return self.data.features.shape[1]
+
+    @property
+    def dim(self) -> int:
+        """The number of unconstrained coordinates of globals and all locals."""
+        return self.dim_with(self.data)
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.space.shared.dtype
+
+    def dim_with(self, batch: Rows | None) -> int:
+        """The coordinates of the globals and of a batch's locals."""
+        return self.global_dim + self.local_dim * _num_rows(self.data if batch is None else batch)
+
+    def weights(self, batch: Rows | None) -> Float[Array, " dim"] | None:
+        """How often each coordinate counts where a batch stands for all data points."""
+        batch = self.data if batch is None else batch
+        if _num_rows(batch) == self.num_data:
+            return None
+        locals_ = jnp.full(self.local_dim * _num_rows(batch), self._scaling(batch), self.dtype)
+        return jnp.concatenate([jnp.ones(self.global_dim, self.dtype), locals_])
+
+    def whitened(self, affine: Affine | None) -> "StructuredTarget":
+        """The same target with Φ = affine(z), and each local in the frame of its own Laplace fit.
+
+        A frame is found at Φ = affine.mean, and follows Φ from there.
+        """
+        if affine is None:
+            return self
+        target = copy.copy(self)
+        target.space = StructuredSpace(self.space.shared.whitened(affine), self.space.local)
+        target.data = target.rows(self.data.data)
+        return target
+
+    def rows(self, data: PyTree) -> Rows:
+        """Data points as `simulate` needs them; new ones must look like the target's own."""
+        mean, scale = self._standard
+        features = (_flat_rows(data, self.dtype) - mean) / scale
+        if self.space.affine is None:
+            return Rows(data, features)
+        log_local, _ = self.free_log_densities()
+        centre = self.space.affine.mean
+        frames = in_chunks(
+            jax.jit(jax.vmap(lambda row: local_frame(log_local, centre, row, self.local_dim))),
+            data,
+            _ROWS_AT_ONCE,
+            "locating locals",
+        )
+        return Rows(data, features, frames)
+
+    def _new_rows(self, data: PyTree) -> Rows:
+        """Checked data points that were not trained on."""
+        data, _ = as_data(data)
+        wanted, found = (_row_shapes(one) for one in (self.data.data, data))
+        if wanted != found:
+            raise InputError(
+                f"the new data points are {found}; those of the target are {wanted}.",
+                cause="columns are missing, added or in another tree than in `data`",
+                hint="the same arrays as `data`, each with one row per new data point",
+            )
+        return self.rows(data)
+
+    def chosen_rows(self, rows: Any, data: PyTree) -> tuple[Rows, Int[np.ndarray, " rows"]]:
+        """Data points by their places among the target's, or new ones, whose places come after."""
+        if data is not None:
+            if rows is not None:
+                raise InputError("both rows and data were given.", hint="one of them")
+            new = self._new_rows(data)
+            return new, self.num_data + np.arange(_num_rows(new))
+        if rows is None:
+            return self.data, np.arange(self.num_data)
+        places = np.asarray(rows)
+        if places.ndim != 1 or not np.issubdtype(places.dtype, np.integer):
+            raise InputError(
+                f"rows is {places.dtype}{list(places.shape)}, not a list of whole numbers.",
+                hint=f"places from 0 to {self.num_data - 1}",
+            )
+        if places.size and not (places.min() >= 0 and places.max() < self.num_data):
+            raise InputError(
+                f"rows holds {places.min()} … {places.max()}; the data points are 0 … "
+                f"{self.num_data - 1}.",
+                hint="data=… for data points that the target does not have",
+            )
+        return take(self.data, places), places
+
+    def log_density(self, x: Float[Array, " dim"], batch: Rows | None = None) -> Float[Array, ""]:
+        """ln p(Φ) + (N/B) Σ_batch ln p(θ_i, x_i|Φ) at unconstrained coordinates of Φ and the θ_i.
+
+        Jacobians are included. Without a batch, all the data are used.
+        """
+        batch = self.data if batch is None else batch
+        total = jnp.sum(self.local_log_densities(x, batch))
+        return self.global_log_density(x) + self._scaling(batch) * total
+
+    def global_log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """ln p(Φ), Jacobian included; only the first coordinates matter."""
+        phi, log_det = self.space.shared.constrain_with_log_det(x[: self.global_dim])
+        return jnp.asarray(self.log_prior_global(phi), self.dtype) + log_det
+
+    def local_log_densities(self, x: Float[Array, " dim"], batch: Rows) -> Float[Array, " rows"]:
+        """ln p(θ_i|Φ) + ln p(x_i|θ_i,Φ) of each row, Jacobian included."""
+        phi = self.space.shared.constrain(x[: self.global_dim])
+
+        def one(free: Array, log_det: Array, row: PyTree) -> Float[Array, ""]:
+            return self._local_log_density(free, phi, row) + log_det
+
+        free, log_det = self._placed(x, batch)
+        return jax.vmap(one)(free, log_det, batch.data)
+
+    def constrain(self, x: Float[Array, " dim"], batch: Rows | None = None) -> dict[str, PyTree]:
+        """Globals and the batch's locals at unconstrained coordinates."""
+        free, _ = self._placed(x, self.data if batch is None else batch)
+        return {
+            "global": self.space.shared.constrain(x[: self.global_dim]),
+            "local": jax.vmap(self.space.local.constrain)(free),
+        }
+
+    def free_log_densities(self) -> tuple[LocalLogDensity, Callable[[Array], Float[Array, ""]]]:
+        """ln p(θ_i, x_i|Φ) and ln p(Φ) in coordinates that nothing has whitened."""
+        free = Space(self._like["global"], self._constraints.get("global"))
+
+        def log_local(x: Array, y: Array, row: PyTree) -> Float[Array, ""]:
+            return self._local_log_density(x, free.constrain(y), row)
+
+        def log_global(y: Array) -> Float[Array, ""]:
+            phi, log_det = free.constrain_with_log_det(y)
+            return jnp.asarray(self.log_prior_global(phi), self.dtype) + log_det
+
+        return log_local, log_global
+
+    def joint(self) -> Target:
+        """The same density as an ordinary `Target` over {"global": Φ, "local": all θ_i}.
+
+        For samplers that know nothing of the structure: the full, coupled drift, Markov chains.
+        Mini-batches thin the likelihood; all locals take part in every step.
+        """
+
+        def log_prior(theta: dict[str, PyTree]) -> Float[Array, ""]:
+            phi = theta["global"]
+            terms = jax.vmap(lambda one: self.log_prior_local(one, phi))(theta["local"])
+            return self.log_prior_global(phi) + jnp.sum(terms)
+
+        def log_likelihood(theta: dict[str, PyTree], batch: PyTree) -> Float[Array, " batch"]:
+            indices, rows = batch
+            function = jax.vmap(self.log_likelihood, (0, None, 0))
+            return function(take(theta["local"], indices), theta["global"], rows)
+
+        repeat = functools.partial(_repeated, count=self.num_data)
+        return Target(
+            log_prior=log_prior,
+            log_likelihood=log_likelihood,
+            data=(jnp.arange(self.num_data), self.data.data),
+            like=dict(self._like, local=jax.tree.map(repeat, self._like["local"])),
+            constraints=self._constraints,
+        )
+
+    def subset(self, indices: Int[Any, " rows"]) -> "StructuredTarget":
+        """The same model of fewer data points."""
+        target = copy.copy(self)
+        target.data = take(self.data, jnp.asarray(indices))
+        target.num_data = _num_rows(target.data)
+        return target
+
+    @options_checked
+    def check(self, *, key: PRNGKeyArray, num_draws: int = 128, scale: float = 1.0) -> CheckReport:
+        """`Target.check` of the joint density of some data points."""
+        chosen = np.linspace(0, self.num_data - 1, min(self.num_data, _ROWS_CHECKED)).astype(int)
+        few = self.subset(np.unique(chosen)).joint()
+        return few.check(key=as_key(key), num_draws=num_draws, scale=scale)
+
+    def _placed(self, x: Float[Array, " dim"], batch: Rows) -> tuple[Array, Array]:
+        """Free coordinates of the batch's locals, and ln|det| of their frames."""
+        z = x[self.global_dim :].reshape(-1, self.local_dim)
+        if batch.frames is None:
+            return z, jnp.zeros(len(z), self.dtype)
+        affine = self.space.affine
+        assert affine is not None
+        y = affine(x[: self.global_dim])
+        log_local, _ = self.free_log_densities()
+
+        def place(frame: Frame, z: Array, row: PyTree) -> tuple[Array, Array]:
+            placement = follow(frame, log_local, y, y - affine.mean, row)
+            return placement(z), placement.log_det
+
+        return jax.vmap(place)(batch.frames, z, batch.data)
+
+    def _local_log_density(self, free: Array, phi: PyTree, row: PyTree) -> Float[Array, ""]:
+        theta, log_det = self.space.local.constrain_with_log_det(free)
+        value = self.log_prior_local(theta, phi) + self.log_likelihood(theta, phi, row)
+        return jnp.asarray(value, self.dtype) + log_det
+
+    def _scaling(self, batch: Rows) -> float:
+        return self.num_data / max(_num_rows(batch), 1)
+
+    def _check_shapes(self) -> None:
+        shapes = {}
+        for name, space in (("global", self.space.shared), ("local", self.space.local)):
+            free = jax.ShapeDtypeStruct((space.dim,), space.dtype)
+            shapes[name] = jax.eval_shape(space.constrain, free)
+        row = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), self.data.data)
+        phi, theta = shapes["global"], shapes["local"]
+        calls: dict[str, tuple[Any, ...]] = {
+            "log_prior_global": (self.log_prior_global, phi),
+            "log_prior_local": (self.log_prior_local, theta, phi),
+            "log_likelihood": (self.log_likelihood, theta, phi, row),
+        }
+        for name, (function, *arguments) in calls.items():
+            if not callable(function):
+                raise InputError(f"{name} is {type(function).__name__}, not a function.")
+            shape = result_shape(name, function, *arguments)
+            if shape != ():
+                raise InputError(
+                    f"{name} returns shape {shape}; it must return one number.",
+                    cause="the sum over elements is missing, or it was written for a batch",
+                    hint="a function of one local and one data point that ends in jnp.sum(…)",
+                )
+
+
+def _checked_constraints(constraints: Any) -> dict[str, PyTree]:
+    if constraints is None:
+        return {}
+    if not isinstance(constraints, dict) or not constraints.keys() <= {"global", "local"}:
+        raise InputError(
+            "`constraints` of a structured target must be a dict of 'global' and 'local'.",
+            hint='constraints={"global": {"sigma": constraints.positive}, "local": …}',
+        )
+    return constraints
+
+
+def _num_rows(rows: Rows) -> int:
+    return rows.features.shape[0]
+
+
+def _repeated(leaf: Any, count: int) -> Array:
+    return jnp.broadcast_to(jnp.asarray(leaf), (count, *jnp.shape(leaf)))
+
+
+def _row_shapes(data: PyTree) -> str:
+    return ", ".join(f"{name}{list(leaf.shape[1:])}" for name, leaf in named_leaves(data))
+
+
+def _flat_rows(data: PyTree, dtype: Any) -> Float[Array, "rows features"]:
+    """Every row's numbers in one vector."""
+    leaves = jax.tree.leaves(data)
+    return jnp.concatenate([leaf.reshape(len(leaf), -1).astype(dtype) for leaf in leaves], axis=1)
+
+
+def _standardisation(data: PyTree, dtype: Any) -> tuple[Array, Array]:
+    """Mean and spread of the data's columns; constant columns are left at their mean."""
+    table = np.asarray(_flat_rows(data, dtype), float)
+    spread = table.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    return jnp.asarray(table.mean(axis=0), dtype), jnp.asarray(spread, dtype)

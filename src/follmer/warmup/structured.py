@@ -1,0 +1,103 @@
+"""Where training starts for global and local variables: Laplace, with the locals integrated out.
+
+The joint mode would mislead: p(θ|τ) is unbounded where locals and their spread τ shrink together.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from follmer.errors import InputError, closest
+from follmer.targets import Affine, StructuredTarget
+from follmer.targets.data import take
+from follmer.targets.local import LocalLogDensity, climb, local_frame
+from follmer.warmup import modes
+from follmer.warmup.laplace import laplace
+from follmer.warmup.start import Start
+
+# Data points from which the globals are located first, and passes over all of them after that.
+_NUM_ROWS, _PASSES = 1024, 2
+_ROWS_AT_ONCE = 1024
+# Newton steps of a local for every value of the globals, from where it was at the first.
+_LOCAL_STEPS = 8
+# Added to a local's precision, which need not be positive.
+_RIDGE = 0.04
+_BATCH, _NUM_PATHS, _NUM_STEPS, _NUM_ITERATIONS = 128, 4, 8, 1000
+
+
+def structured_start(precondition: Any, target: StructuredTarget, key: PRNGKeyArray) -> Start:
+    """Own coordinates, or those of a Laplace approximation of globals and of each local."""
+    size = min(_BATCH, target.num_data)
+    settings = {
+        "batch_size": None if size == target.num_data else size,
+        "num_paths": _NUM_PATHS,
+        "num_steps": _NUM_STEPS,
+        "grid": "uniform",
+        "drift_options": {"width": 32},
+        "num_iterations": _NUM_ITERATIONS,
+        "learning_rate": 5e-3,
+        # Gradients grow with the data that they stand for.
+        "clip_norm": 10.0 * target.num_data,
+    }
+    words = f"globals and the locals of {target.num_data} data points, {size} at a time"
+    if isinstance(precondition, Affine):
+        return Start(precondition, settings, f"{words}, whitened by the given affine map")
+    known = ("auto", "identity", "laplace")
+    if precondition not in known:
+        raise InputError(
+            f"precondition={precondition!r} is not for structured targets.",
+            hint=f"{closest(str(precondition), known)}; or a follmer.Affine of the globals",
+        )
+    if precondition == "identity":
+        return Start(None, {name: settings[name] for name in ("batch_size", "clip_norm")}, words)
+    return by_marginal(target, key)._replace(
+        settings=settings, words=f"{words}: whitened by curvature, the locals integrated out"
+    )
+
+
+def by_marginal(target: StructuredTarget, key: PRNGKeyArray) -> Start:
+    """The globals' Laplace approximation once every local is integrated out by its own."""
+    log_local, log_global = target.free_log_densities()
+    num_rows = min(_NUM_ROWS, target.num_data)
+    chosen = jax.random.choice(key, target.num_data, (num_rows,), replace=False)
+    rows = take(target.data.data, chosen)
+    origin = jnp.zeros(target.global_dim, target.dtype)
+    locate = jax.jit(
+        jax.vmap(lambda row: local_frame(log_local, origin, row, target.local_dim).mean)
+    )
+    starts = locate(rows)
+    scaling = target.num_data / num_rows
+
+    def marginal(y: Float[Array, " global"]) -> Float[Array, ""]:
+        one = functools.partial(_local_evidence, log_local, y)
+        return log_global(y) + scaling * jnp.sum(jax.vmap(one)(rows, starts))
+
+    ends = modes.climb(marginal, origin[None])
+    if len(ends.x) == 0:
+        raise InputError(
+            "no values of the globals were found where the data have a finite density.",
+            hint="target.check(key=…), or precondition='identity'",
+        )
+    affine = laplace(marginal, ends.x[0], target.dtype)
+    return Start(affine, {}, "", None, ends.gradient_evaluations)
+
+
+def _local_evidence(
+    log_density: LocalLogDensity, y: Float[Array, " global"], row: PyTree, start: Array
+) -> Float[Array, ""]:
+    """ln ∫ p(θ, x|Φ) dθ by Laplace's method; its gradient in Φ knows that the mode moves."""
+
+    def precision(x: Float[Array, " local"]) -> Float[Array, "local local"]:
+        ridge = _RIDGE * jnp.eye(len(x), dtype=x.dtype)
+        return ridge - jax.hessian(log_density)(x, y, row)
+
+    mode = climb(log_density, jax.lax.stop_gradient(y), row, start, _LOCAL_STEPS)
+    mode = jax.lax.stop_gradient(mode)
+    # One step that is differentiated: the implicit function theorem.
+    mode += jnp.linalg.solve(precision(mode), jax.grad(log_density)(mode, y, row))
+    log_det = jnp.linalg.slogdet(precision(mode))[1]
+    return log_density(mode, y, row) + 0.5 * (len(mode) * np.log(2 * np.pi) - log_det)
