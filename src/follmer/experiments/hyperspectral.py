@@ -160,7 +160,7 @@ def checked_abundances(abundances: Any, shape: tuple[int, int]) -> Abundances:
 
 
 def simulated(
-    seed: int, shape: tuple[int, int] = (20, 20), num_bands: int = 200, variance: float = 0.05**2
+    seed: int, shape: tuple[int, int] = (16, 16), num_bands: int = 200, variance: float = 0.05**2
 ) -> Scene:
     """A scene drawn from the model: smooth abundances of three smooth spectra.
 

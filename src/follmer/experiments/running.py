@@ -29,6 +29,7 @@ from follmer.experiments.experiment import (
     Trial,
 )
 from follmer.fit import INTERRUPTED
+from follmer.targets import StructuredTarget
 
 EXPERIMENTS: Mapping[str, Any] = {
     "linear_regression": linear_regression,
@@ -131,7 +132,8 @@ def _attempt(
     if any(note.startswith(INTERRUPTED) for note in posterior.notes):
         # Ctrl-C meant the whole run, and a drift cut short is no result.
         raise KeyboardInterrupt
-    found = posterior.diagnostics(key=check_key, num_samples=1024)
+    structured = isinstance(posterior.target, StructuredTarget)
+    found = posterior.diagnostics(key=check_key, num_samples=None if structured else 1024)
     weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < UNSOUND_KHAT
     draws = Draws(posterior, how, weighted, draw_key)
     told = {

@@ -60,7 +60,7 @@ _FOOTNOTES = {
     ),
     "unmixing": (
         "The paper shows images and no numbers. Indian Pines has no true abundances: RMSE and "
-        "coverage are those of a scene of 20 × 20 pixels that was simulated from the model.",
+        "coverage are those of a scene of 16 × 16 pixels that was simulated from the model.",
         "Speckle is the mean distance of a pixel's mean abundance from the median of its 3 × 3 "
         "neighbourhood. Noise in the image leaves some of it in the exact posterior too.",
         "The exact posterior mean comes from quadrature on the simplex, pixel by pixel: given σ² "
@@ -68,7 +68,7 @@ _FOOTNOTES = {
         "The likelihood sees of a pixel only its least-squares abundances and the misfit that "
         "they leave; these four numbers stand for its 200 bands, and the posterior is the same.",
         "The coupled drift would train for hours on all 42,051 coordinates of the image: it is "
-        "run on a crop of 32 × 32 pixels and on the simulated scene.",
+        "run on a crop of 24 × 24 pixels and on the simulated scene.",
         "The paper preset draws 16 pixels per iteration for the decoupled drift, where the authors "
         "used all of them on a GPU.",
         "Held-out RMSE is the distance of abundances of a fifth of the pixels, told by a drift "
