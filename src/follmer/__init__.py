@@ -10,6 +10,7 @@ from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
 from follmer.prediction import Prediction
+from follmer.prior_process import prior_process
 from follmer.targets import Affine, Predictive, Target, from_network, likelihoods, priors
 
 __version__ = "0.1.0"
@@ -47,6 +48,7 @@ __all__ = [
     "nuts",
     "objectives",
     "paths",
+    "prior_process",
     "priors",
     "sgd",
     "sgld",

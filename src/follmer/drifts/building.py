@@ -13,6 +13,7 @@ from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
 from follmer.drifts.score_guided import ScoreGuided
 from follmer.drifts.time_mlp import TimeMLP
+from follmer.drifts.zero import Zero
 from follmer.errors import InputError, closest, unknown_option
 from follmer.paths import Control, Drift
 
@@ -23,6 +24,7 @@ DRIFTS: dict[str, Callable[..., Drift]] = {
     "mlp": MLP,
     "batch_norm_mlp": BatchNormMLP,
     "resnet": ResNet,
+    "zero": Zero,
 }
 
 

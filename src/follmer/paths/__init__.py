@@ -4,6 +4,7 @@ from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, bridge, simulat
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
 from follmer.paths.steps import (
     STEPS,
+    Base,
     Control,
     Drift,
     GaussianGuess,
@@ -11,6 +12,7 @@ from follmer.paths.steps import (
     Step,
     euler_maruyama,
     h_transform,
+    on_top,
     step_log_ratio,
 )
 
@@ -18,6 +20,7 @@ __all__ = [
     "GRIDS",
     "PATHS_AXIS",
     "STEPS",
+    "Base",
     "Control",
     "Diffusion",
     "Drift",
@@ -32,6 +35,7 @@ __all__ = [
     "geometric",
     "grid_times",
     "h_transform",
+    "on_top",
     "simulate",
     "step_log_ratio",
     "uniform",

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths.steps import (
+    Base,
     Drift,
     Move,
     Step,
@@ -31,7 +32,7 @@ class Path(NamedTuple):
 
     `log_ratio` is ln p(path) − ln q(path) and `kl` the sum of the steps' KL(q_j‖p_j), whose
     expectation is that of −log_ratio. `states` are the left end points x_0 … x_{k−1}, `increments`
-    the steps (x_{j+1} − x_j)/√(γΔt_j).
+    the steps (x_{j+1} − x_j)/√(γΔt_j), or in units of the base's own step where there is one.
     """
 
     end: Float[Array, "*paths dim"]
@@ -42,13 +43,18 @@ class Path(NamedTuple):
 
 
 class Diffusion(NamedTuple):
-    """The reference process, its time grid and the kernel that steps along it."""
+    """The reference process, its time grid and the kernel that steps along it.
+
+    With a `base`, that process is the reference instead of √γ B: moves are in units of its steps,
+    and paths are scored against it.
+    """
 
     dim: int
     gamma: float
     times: np.ndarray
     dtype: Any
     step: Step = euler_maruyama
+    base: Base | None = None
 
     @property
     def num_steps(self) -> int:
@@ -111,7 +117,10 @@ def _run(
         t, dt, epsilon = inputs
         move = diffusion.step(drift, diffusion.gamma, t, dt, x)
         increment = increment_of(move, t, dt, x, epsilon)
-        after = x + jnp.sqrt(diffusion.gamma * dt) * increment
+        change = increment
+        if diffusion.base is not None:
+            change = take_step(diffusion.base(t, dt, x), increment)
+        after = x + jnp.sqrt(diffusion.gamma * dt) * change
         return after, (step_log_ratio(move, increment), step_kl(move), x, increment)
 
     start = jnp.zeros(diffusion.dim, diffusion.dtype)

@@ -1,6 +1,7 @@
 """Before training: modes, curvature, exploration; coordinates that suit the target."""
 
+from follmer.warmup.gaussian import as_gaussian
 from follmer.warmup.preconditioners import PRECONDITIONERS, warm_up
 from follmer.warmup.start import Start
 
-__all__ = ["PRECONDITIONERS", "Start", "warm_up"]
+__all__ = ["PRECONDITIONERS", "Start", "as_gaussian", "warm_up"]
