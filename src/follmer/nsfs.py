@@ -125,13 +125,13 @@ class NSFS:
                 f"step_rule={self.step_rule!r} is unknown.",
                 hint=closest(str(self.step_rule), STEPS),
             )
+        if self.reference is not None:
+            check_reference(self)
         self._diffusion(None)
         size = checked_batch_size(self.batch_size, self.target.num_data)
         object.__setattr__(self, "batch_size", size)
         options = checked_drift(self.drift, self.drift_options, self.target.dim, self.target.dtype)
         object.__setattr__(self, "drift_options", options)
-        if self.reference is not None:
-            check_reference(self)
 
     def init(self, key: PRNGKeyArray) -> State:
         """The state before training: the library's networks start at zero drift."""
