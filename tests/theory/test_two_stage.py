@@ -107,7 +107,10 @@ def test_the_minimiser_is_the_prior_drift_plus_the_gradient_of_the_likelihood_se
     def weights(num_steps, extra):
         diffusion = Diffusion(1, 1.0, grid_times(uniform, num_steps), jnp.float64)
         problem = Problem(
-            diffusion._replace(base=base_of(prior)), log_likelihood, 2000, False, log_likelihood
+            diffusion._replace(base=base_of(prior)),
+            log_likelihood,
+            2000,
+            log_likelihood=log_likelihood,
         )
         return np.asarray(jax.jit(lambda key: stl(extra, problem, key)[1])(jax.random.key(0)))
 
@@ -126,7 +129,7 @@ def test_the_minimiser_is_the_prior_drift_plus_the_gradient_of_the_likelihood_se
 def test_the_score_against_brownian_motion_is_the_sum_of_both_stages_scores(rule):
     first, second = random_drift(jax.random.key(1)), random_drift(jax.random.key(2))
     base = base_of(first, STEPS[rule])
-    staged = Diffusion(2, 1.0, grid_times(uniform, 5), jnp.float64, STEPS[rule], base)
+    staged = Diffusion(2, 1.0, grid_times(uniform, 5), jnp.float64, STEPS[rule], base=base)
     whole = staged._replace(step=on_top(base, STEPS[rule]), base=None)
     noise = staged.noise(jax.random.key(3))
     relative, exact = simulate(second, staged, noise), simulate(second, whole, noise)
