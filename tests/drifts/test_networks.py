@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from follmer import NSFS, InputError, Target
 from follmer.drifts import DRIFTS, MLP, BatchNormMLP, Decoupled, ResNet
 from follmer.drifts.resnet import sinusoids
 from follmer.paths import Control
@@ -69,7 +70,8 @@ def test_decoupled_has_as_many_parameters_as_listing_3(shared, local, data, widt
 
 @pytest.mark.parametrize("name", DRIFTS)
 def test_named_drift_is_exactly_zero_at_the_start(name, key):
-    drift = eqx.nn.inference_mode(DRIFTS[name](3, width=8, key=key))
+    options = {} if name == "zero" else {"width": 8}
+    drift = eqx.nn.inference_mode(DRIFTS[name](3, key=key, **options))
     xs = 5 * jax.random.normal(key, (6, 3))
     us = jax.jit(jax.vmap(drift))(jnp.linspace(0, 1, 6), xs)
     np.testing.assert_array_equal(us, 0)
@@ -117,3 +119,10 @@ def test_perturbed_decoupled_drift_depends_on_each_argument(decoupled, which):
     u = drift(*arguments)
     assert u.shape == (3,)
     assert np.max(np.abs(drift(*changed) - u)) > 1e-3
+
+
+def test_no_drift_takes_no_options():
+    with pytest.raises(InputError, match="'zero' takes no drift_options"):
+        NSFS(
+            Target(lambda x: -(x**2), like=jnp.zeros(())), drift="zero", drift_options={"width": 8}
+        )

@@ -64,6 +64,8 @@ def _checked_options(name: str, options: Mapping[str, Any]) -> dict[str, int]:
             hint=f"{closest(name, DRIFTS)}; or any function (t, x) -> u",
         )
     known = set(inspect.signature(DRIFTS[name]).parameters) - {"dim", "key", "context"}
+    if options and not known:
+        raise InputError(f"the drift {name!r} takes no drift_options.")
     for option in options:
         if option not in known:
             raise unknown_option(option, known)
