@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, PyTree
 # ln p(θ_i, x_i | Φ) in free coordinates: a function of (local, globals, row).
 LocalLogDensity = Callable[[Array, Array, PyTree], Float[Array, ""]]
 
-_NEWTON_STEPS = 25
+# Newton steps from every start, and from the best of where they lead.
+_FIRST_STEPS, _LAST_STEPS = 8, 12
 _NUM_STARTS = 4
 # Fractions of a Newton step that are tried, and the longest step.
 _FRACTIONS = (1.0, 0.5, 0.2, 0.05, 0.0)
@@ -49,9 +50,10 @@ def local_frame(
 ) -> Frame:
     """The frame at the highest mode that a few climbs find."""
     starts = _starts(dim, shared.dtype)
-    ends = jax.vmap(lambda x: climb(log_density, shared, row, x, _NEWTON_STEPS))(starts)
+    ends = jax.vmap(lambda x: climb(log_density, shared, row, x, _FIRST_STEPS))(starts)
     values = jax.vmap(lambda x: log_density(x, shared, row))(ends)
-    mode = ends[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))]
+    best = ends[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))]
+    mode = climb(log_density, shared, row, best, _LAST_STEPS)
     precision, axes = _positive(-derivatives(log_density, shared, row, mode)[1])
     coupling = jax.jacfwd(jax.grad(log_density), argnums=1)(mode, shared, row)
     tilt = axes @ ((axes.T @ coupling) / precision[:, None])
