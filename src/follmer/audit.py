@@ -15,7 +15,8 @@ from follmer.warmup.start import gradient_cost
 
 # Arithmetic that the moves may cost: some seconds.
 _BUDGET = 1e11
-_MAX_DIM = 2000
+# The densities of locals take more time than arithmetic tells.
+_MAX_DIM, _MAX_STRUCTURED = 2000, 400
 _NUM_CHAINS = 256
 _MOVES = (4, 60)
 # Points along a line, so near to each other that only rounding bends it, and the noise of the log
@@ -58,6 +59,11 @@ def _log_densities(
     return jax.vmap(jax.vmap(lambda x: target.log_density(x, data)))(points)
 
 
+def is_affordable(target: Target | StructuredTarget) -> bool:
+    """Whether a target has so few coordinates that its draws can be moved."""
+    return target.dim <= (_MAX_STRUCTURED if isinstance(target, StructuredTarget) else _MAX_DIM)
+
+
 def second_opinion(
     algorithm: NSFS,
     parameters: PyTree,
@@ -67,8 +73,6 @@ def second_opinion(
 ) -> SecondOpinion | None:
     """Move a flow's weighted draws and weigh them again; None where that would cost too much."""
     target = algorithm.target
-    if target.dim > _MAX_DIM:
-        return None
     per_move = gradient_cost(target) * hmc.NUM_LEAPFROG
     num_chains = int(np.clip(_BUDGET / (per_move * _MOVES[1]), 64, _NUM_CHAINS))
     num_moves = int(np.clip(_BUDGET / (per_move * num_chains), 0, _MOVES[1]))

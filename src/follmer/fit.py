@@ -158,7 +158,9 @@ def fit(
             gradient_evaluations=start.gradient_evaluations + gradients,
         )
     saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
-    trained = train(algorithm, saved)
+    whitened = algorithm.target.space.affine is not None
+    may_be_done = whitened and patience is not None and algorithm.batch_size is None
+    trained = train(algorithm, saved, may_be_done=may_be_done)
     posterior = _posterior(algorithm, trained, start)
     # Where known modes are left out, MCMC from the draws cannot vouch for them.
     return posterior.audited(key=audit_key) if audit and not start.is_partial else posterior
@@ -187,8 +189,12 @@ def _train(
     patience: int | None,
     callbacks: Sequence[Callback],
     progress: bool,
+    may_be_done: bool = False,
 ) -> _Trained:
-    """The loop itself, from the start or from a checkpoint."""
+    """The loop itself, from the start or from a checkpoint.
+
+    Where a warm-up `may_be_done` already, as it is for a Gaussian, that is looked at first.
+    """
     init_key, train_key, evaluation_key = jax.random.split(key, 3)
     state = jax.jit(algorithm.init)(init_key)
     if not jax.tree.leaves(state.parameters):
@@ -199,6 +205,11 @@ def _train(
         )
     run = saved.load(state) if saved.exists else Run.start(state)
     loop = _Loop(algorithm, train_key, evaluation_key, chunk_size, run.state)
+    if may_be_done and run.iteration == 0:
+        looked_at = loop.look(run)
+        if _is_even(looked_at):
+            note = "whitened, the target is a Gaussian: nothing was left to train"
+            return _Trained(looked_at._replace(best=run.state.average), (note,), False)
     notes, interrupted = [], False
     with Bar(algorithm.num_iterations, done=run.iteration, visible=progress) as bar:
         try:
@@ -260,9 +271,20 @@ class _Loop:
             self.latest = state
             bar.advance(count, loss=float(info.loss[-1]))
         elbo, elbo_se, ess = self._evaluated(state, data)
-        bar.show(elbo=elbo, ess=ess)
+        # The weights of batches say nothing of the draws'.
+        bar.show(elbo=elbo, **({"ess": ess} if self.algorithm.batch_size is None else {}))
         info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
         return run.extended(state, info, elbo=elbo, elbo_se=elbo_se, ess=ess)
+
+    def look(self, run: Run) -> Run:
+        """Evaluate the drift as it is; twice, where the weights are even."""
+        no_steps = Info(*(jnp.zeros(0) for _ in Info._fields))
+        for again in range(2):
+            elbo, elbo_se, ess = self._evaluated(run.state, self.algorithm.target.data, again)
+            run = run.extended(run.state, no_steps, elbo=elbo, elbo_se=elbo_se, ess=ess)
+            if not ess > _EVEN:
+                break
+        return run
 
     def _advance_on_device(
         self, state: State, key: PRNGKeyArray, data: PyTree, count: Int[Array, ""]
@@ -278,9 +300,9 @@ class _Loop:
         infos = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
         return jax.lax.fori_loop(0, count, body, (state, infos))
 
-    def _evaluated(self, state: State, data: PyTree) -> tuple[float, float, float]:
+    def _evaluated(self, state: State, data: PyTree, again: int = 0) -> tuple[float, float, float]:
         """ELBO, its standard error and the ESS of the averaged drift on fresh paths."""
-        key = jax.random.fold_in(self.evaluation_key, state.iteration)
+        key = jax.random.fold_in(self.evaluation_key, state.iteration + again)
         keys = jax.random.split(key, DRAWS_AT_ONCE)
         if self.algorithm.batch_size is None:
             # Compiled once, for this and for the posterior's draws.
@@ -344,9 +366,12 @@ def _judge(run: Run) -> Run:
 def _finished(run: Run, num_iterations: int, patience: int | None) -> bool:
     if run.iteration >= num_iterations or patience is None:
         return run.iteration >= num_iterations
+    return _is_even(run) or run.stale >= patience
+
+
+def _is_even(run: Run) -> bool:
     recent = run.history["evaluation_ess"][-2:]
-    converged = len(recent) == 2 and bool(np.all(recent > _EVEN))
-    return converged or run.stale >= patience
+    return len(recent) == 2 and bool(np.all(recent > _EVEN))
 
 
 def _raise_if_persistent(run: Run) -> None:

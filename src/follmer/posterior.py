@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import storage
-from follmer.audit import precision_note, second_opinion
+from follmer.audit import is_affordable, precision_note, second_opinion
 from follmer.checks import as_key, positive_int
 from follmer.diagnostics import (
     ChainDiagnostics,
@@ -218,11 +218,15 @@ class Posterior:
         """
         draw_key, move_key, line_key = jax.random.split(as_key(key), 3)
         found, notes = None, self.notes
-        if isinstance(self.sampler, Flow | StructuredFlow):
+        affordable = is_affordable(self.target)
+        # Draws with very many locals would take long, only to be refused.
+        drawn = Flow | StructuredFlow if affordable else Flow
+        if isinstance(self.sampler, drawn):
             num_samples = self._diagnosed(num_samples)
             x, log_weights = self.flat_sample(num_samples, key=draw_key)
             algorithm, parameters = self.sampler.algorithm, self.sampler.parameters
-            found = second_opinion(algorithm, parameters, x, log_weights, move_key)
+            if affordable:
+                found = second_opinion(algorithm, parameters, x, log_weights, move_key)
             note = precision_note(self.target, x, line_key)
             notes = notes if note is None else (*notes, note)
         return Posterior(

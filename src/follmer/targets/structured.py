@@ -23,12 +23,23 @@ from follmer.targets.target import Target, result_shape
 _ROWS_AT_ONCE, _ROWS_CHECKED = 1024, 32
 
 
+class Tangent(NamedTuple):
+    """What data points say of the globals to first order: ln p(x_i|Φ) ≈ value + slope·(Φ − Φ̂)."""
+
+    value: Float[Array, "*rows"]
+    slope: Float[Array, "*rows global"]
+
+    def __call__(self, shift: Float[Array, " global"]) -> Float[Array, "*rows"]:
+        return self.value + self.slope @ shift
+
+
 class Rows(NamedTuple):
     """Data points as the sampler sees them: the data, their features, where their locals lie."""
 
     data: PyTree
     features: Float[Array, "rows features"]
     frames: Frame | None = None
+    tangents: Tangent | None = None
 
 
 class StructuredSpace:
@@ -98,10 +109,12 @@ class StructuredTarget:
                 (None, 0),
             )
         )
+        self._touch = jax.jit(jax.vmap(self._tangent, (None, 0, 0)))
         points, self.num_data = as_data(data)
         self.rows_at_once = self.num_data
         self.predictive = None
         self._standard = _standardisation(points, self.dtype)
+        self._tangent_sum: Tangent | None = None
         self.data: Rows = self.rows(points)
         self._check_shapes()
 
@@ -148,6 +161,10 @@ class StructuredTarget:
         target = copy.copy(self)
         target.space = StructuredSpace(self.space.shared.whitened(affine), self.space.local)
         target.data = target.rows(self.data.data)
+        assert target.data.tangents is not None
+        target._tangent_sum = jax.tree.map(
+            lambda column: jnp.sum(column, axis=0), target.data.tangents
+        )
         return target
 
     def rows(self, data: PyTree) -> Rows:
@@ -156,7 +173,11 @@ class StructuredTarget:
         features = (_flat_rows(data, self.dtype) - mean) / scale
         if self.space.affine is None:
             return Rows(data, features)
-        return Rows(data, features, self.frames(self.space.affine.mean, data))
+        centre = self.space.affine.mean
+        frames = self.frames(centre, data)
+        touch = functools.partial(self._touch, centre)
+        tangents = in_chunks(touch, (frames, data), _ROWS_AT_ONCE, "weighing data points")
+        return Rows(data, features, frames, tangents)
 
     def frames(self, centre: Float[Array, " global"], data: PyTree) -> Frame:
         """Where the locals of data points lie for one value of the globals' free coordinates."""
@@ -201,11 +222,20 @@ class StructuredTarget:
     def log_density(self, x: Float[Array, " dim"], batch: Rows | None = None) -> Float[Array, ""]:
         """ln p(Φ) + (N/B) Σ_batch ln p(θ_i, x_i|Φ) at unconstrained coordinates of Φ and the θ_i.
 
-        Jacobians are included. Without a batch, all the data are used.
+        Jacobians are included. Without a batch, all the data are used. With one, what all data
+        points say of the globals to first order is known, and only the rest is estimated.
         """
         batch = self.data if batch is None else batch
-        total = jnp.sum(self.local_log_densities(x, batch))
-        return self.global_log_density(x) + self._scaling(batch) * total
+        terms = self.local_log_densities(x, batch)
+        value = self.global_log_density(x)
+        if batch.tangents is not None and _num_rows(batch) != self.num_data:
+            affine = self.space.affine
+            assert affine is not None
+            assert self._tangent_sum is not None
+            shift = affine(x[: self.global_dim]) - affine.mean
+            terms -= batch.tangents(shift)
+            value += self._tangent_sum(shift)
+        return value + self._scaling(batch) * jnp.sum(terms)
 
     def global_log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """ln p(Φ), Jacobian included; only the first coordinates matter."""
@@ -303,6 +333,16 @@ class StructuredTarget:
         theta, log_det = self.space.local.constrain_with_log_det(free)
         value = self.log_prior_local(theta, phi) + self.log_likelihood(theta, phi, row)
         return jnp.asarray(value, self.dtype) + log_det
+
+    def _tangent(self, centre: Float[Array, " global"], frame: Frame, row: PyTree) -> Tangent:
+        log_local, _ = self.free_log_densities()
+
+        def evidence(y: Float[Array, " global"]) -> Float[Array, ""]:
+            placement = follow(frame, log_local, y, y - centre, row)
+            value = log_local(placement.mean, y, row) + placement.log_det
+            return value + 0.5 * self.local_dim * np.log(2 * np.pi)
+
+        return Tangent(*jax.value_and_grad(evidence)(centre))
 
     def _scaling(self, batch: Rows) -> float:
         return self.num_data / max(_num_rows(batch), 1)

@@ -13,7 +13,7 @@ from follmer.warmup.hmc import LogDensity
 
 # Scales of directions without curvature end here, relative to the median direction's.
 _WIDEST = 1e4
-_REFINEMENTS = 4
+_REFINEMENTS, _SETTLED = 4, 0.01
 _NEWTON_STEPS = 20
 _CENTRING_STEPS = 10
 _CENTRING_DRAWS = 64
@@ -154,5 +154,7 @@ def _secant_widths(
         # A direction that still does not fall off is probed further out, up to the cap.
         new = 1.0 / np.sqrt(np.maximum(np.where(usable, found, 0.0), 1e-30))
         new = np.clip(new, widths / 4.0, widths * 4.0)
-        widths = np.minimum(np.where(usable, new, widths / 4.0), _WIDEST * typical)
+        before, widths = widths, np.minimum(np.where(usable, new, widths / 4.0), _WIDEST * typical)
+        if np.allclose(widths, before, rtol=_SETTLED):
+            break
     return widths
