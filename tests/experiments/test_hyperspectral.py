@@ -157,7 +157,7 @@ def test_the_exact_posterior_knows_what_it_does_not_know():
 
 
 def test_the_exact_posterior_is_that_of_the_model():
-    known = simulated(3, (1, 1), 10, variance=0.1**2)
+    known = simulated(3, (1, 1), 10, variance=0.06**2)
     target = unmixing_target(known).joint()
     exact = exact_posterior(known)
     shares = np.random.default_rng(0).dirichlet(np.ones(3), size=100_000)
