@@ -10,6 +10,7 @@ from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior import Posterior
 from follmer.prediction import Prediction
+from follmer.prior_process import prior_process
 from follmer.targets import (
     Affine,
     Predictive,
@@ -56,6 +57,7 @@ __all__ = [
     "nuts",
     "objectives",
     "paths",
+    "prior_process",
     "priors",
     "sgd",
     "sgld",

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,9 +24,10 @@ from follmer.nsfs import NSFS, Info, State, algorithm_options
 from follmer.objectives import BridgeMatching
 from follmer.posterior import Posterior
 from follmer.progress import Bar, Pace
+from follmer.reference import by_reference
 from follmer.samplers import DRAWS_AT_ONCE, Flow, draw
 from follmer.structured_sampling import flow_of
-from follmer.targets import Affine, StructuredTarget, Target
+from follmer.targets import Affine, StructuredTarget, Target, as_target
 from follmer.warmup import Start, structured_start, warm_up
 
 # Steps in a row without a finite gradient before training is given up.
@@ -73,6 +74,7 @@ def fit(
     *,
     key: PRNGKeyArray,
     precondition: str | Affine = "auto",
+    reference: Posterior | None = None,
     chunk_size: int = 100,
     patience: int | None = 10,
     callbacks: Sequence[Callback] = (),
@@ -95,6 +97,8 @@ def fit(
       SMC where it finds several; it also chooses the settings that are not given, and its choice is
       in the posterior's notes. Else "identity", "prior", "diagonal", "laplace", "low_rank",
       "pathfinder", "moments" (of the draws, in rounds of training), "explore", or an `Affine`.
+    - `reference`: the process of the target's prior (`follmer.prior_process`): training steers away
+      from it by the likelihood alone, in the process's own coordinates and on its time grid.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
     - `patience`: stop after this many evaluations without a better ELBO, or once the weights are
       even; None never stops early.
@@ -114,7 +118,9 @@ def fit(
     if patience is not None:
         positive_int("patience", patience)
     check_key, train_key, warm_key, audit_key = jax.random.split(key, 4)
-    _check_options(options)
+    check_options(options)
+    if reference is not None:
+        _check_alone(target, precondition)
     searched = isinstance(options.get("gamma"), str) and options["gamma"] == "search"
     if searched:
         options["gamma"] = max(GAMMAS)
@@ -136,7 +142,9 @@ def fit(
     brief = functools.partial(_briefly, train)
     if not isinstance(target, NSFS):
         make = functools.partial(_started, target, options=options)
-        if isinstance(target, StructuredTarget):
+        if reference is not None:
+            start = by_reference(as_target(target), reference, warm_key)
+        elif isinstance(target, StructuredTarget):
             start = structured_start(precondition, target, warm_key)
         elif isinstance(precondition, str) and precondition == "moments":
             start = by_moments(target, lambda short: Flow(short, brief(short).best), make, warm_key)
@@ -292,11 +300,25 @@ class _Loop:
         return jax.vmap(log_weight)(keys)
 
 
-def _check_options(options: dict[str, Any]) -> None:
-    names = algorithm_options()
+def check_options(options: Iterable[str]) -> None:
+    """An error for a name that is neither an option of `fit` nor of the algorithm."""
+    known = {*algorithm_options(), *_FIT_OPTIONS}
     for name in options:
-        if name not in names:
-            raise unknown_option(name, [*names, *_FIT_OPTIONS])
+        if name not in known:
+            raise unknown_option(name, known)
+
+
+def _check_alone(target: Any, precondition: Any) -> None:
+    """What a reference decides is not given as well."""
+    given = "an NSFS" if isinstance(target, NSFS) else ""
+    if not (isinstance(precondition, str) and precondition == "auto"):
+        given = f"precondition={precondition!r}"
+    if given:
+        raise InputError(
+            f"reference was given together with {given}.",
+            cause="the reference brings its own coordinates and time grid",
+            hint="follmer.fit(target, reference=process, key=key)",
+        )
 
 
 def _started(target: Target | StructuredTarget, start: Start, options: dict[str, Any]) -> NSFS:
@@ -347,7 +369,8 @@ def _report(run: Run) -> Report:
 
 def _posterior(algorithm: NSFS, trained: _Trained, start: Start) -> Posterior:
     flow = flow_of(algorithm, trained.run.best)
-    words = (start.words,) if start.words else ()
+    how = ", steered by the score" if algorithm.drift == "score_guided" else ""
+    words = (start.words + how,) if start.words else ()
     iterations = len(trained.run.history["loss"])
     gradients = start.gradient_evaluations + algorithm.gradient_evaluations(iterations)
     return Posterior(

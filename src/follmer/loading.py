@@ -15,6 +15,7 @@ from follmer.errors import FileError, InputError, options_checked
 from follmer.nsfs import NSFS
 from follmer.paths import Drift, Grid
 from follmer.posterior import FILE_KIND, Posterior
+from follmer.process import SHARED, Process
 from follmer.samplers import AbstractSampler, Flow, StoredDraws
 from follmer.structured_sampling import StructuredFlow, flow_of
 from follmer.targets import Affine, StructuredTarget, Target, as_target
@@ -28,10 +29,12 @@ def load(
     *,
     drift: Drift | None = None,
     grid: Grid | None = None,
+    reference_drift: Drift | None = None,
 ) -> Posterior:
     """The posterior that `Posterior.save` wrote, on the same target.
 
-    A drift or grid of your own is code and not in the file: pass it again.
+    A drift or grid of your own is code and not in the file: pass it again. So is a drift of your
+    own that the reference was made with.
     """
     path = Path(path)
     if not isinstance(target, StructuredTarget):
@@ -45,8 +48,10 @@ def load(
         )
     if header["sampler"] not in _REBUILD:
         raise FileError(f"{path} holds a sampler {header['sampler']!r} unknown to this follmer.")
-    own = {"drift": drift, "grid": grid}
     settings = header["settings"]
+    if settings.get("reference"):
+        settings["reference_drift"] = settings["reference"]["drift"]
+    own = {"drift": drift, "grid": grid, "reference_drift": reference_drift}
     for name, value in own.items():
         if settings.get(name) == "custom" and value is None:
             raise FileError(
@@ -90,11 +95,27 @@ def _affine(target: Target | StructuredTarget, arrays: dict[str, np.ndarray]) ->
 def _rebuild_flow(
     target: Target | StructuredTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> Flow | StructuredFlow:
+    reference, described = None, settings.get("reference")
+    if described is not None:
+        own = {"drift": settings["reference_drift"], "grid": settings["grid"]}
+        prior = as_target(target).prior
+        reference = _process(prior, described | own, arrays, "reference", None)
+    process = _process(target, settings, arrays, "parameter", reference)
+    return flow_of(process.algorithm, process.parameters)
+
+
+def _process(
+    target: Target | StructuredTarget,
+    settings: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    prefix: str,
+    reference: Process | None,
+) -> Process:
     # What only training needs is left at its default.
-    kept = ("drift", "drift_options", "gamma", "num_steps", "grid", "step_rule")
-    algorithm = NSFS(target, **{name: settings[name] for name in kept})
+    kept = {name: settings[name] for name in ("drift", "drift_options", *SHARED)}
+    algorithm = NSFS(target, reference=reference, **kept)
     like = algorithm.init(jax.random.key(0)).parameters
-    return flow_of(algorithm, from_arrays(like, arrays, "parameter"))
+    return Process(algorithm, from_arrays(like, arrays, prefix))
 
 
 def _rebuild_chains(

@@ -27,11 +27,14 @@ from follmer.paths import (
     Drift,
     GaussianGuess,
     Grid,
+    Move,
     as_grid,
     bridge,
     grid_times,
+    on_top,
     simulate,
 )
+from follmer.process import Process, check_reference
 from follmer.targets import (
     StructuredTarget,
     Target,
@@ -76,8 +79,8 @@ class NSFS:
     - `target`: what is sampled.
     - `objective`: "stl", "det", "relative_entropy", "log_variance", or a function
       `(drift, problem, key) -> (loss, log_weights)`.
-    - `drift`: "time_mlp", "mlp", "batch_norm_mlp", "resnet" (built with `drift_options`), an
-      Equinox module, or a function `(t, x) -> u`.
+    - `drift`: "time_mlp", "mlp", "batch_norm_mlp", "resnet", "score_guided", "zero" (built with
+      `drift_options`), an Equinox module, or a function `(t, x) -> u`.
     - `gamma`: diffusion coefficient; the untrained process ends in N(0, gamma I).
     - `num_steps`, `grid`: steps from time 0 to 1 and how they are spaced: "uniform", "geometric",
       or a function of `num_steps` that returns the times.
@@ -90,6 +93,8 @@ class NSFS:
     - `optimizer`: any Optax optimiser instead of Adam.
     - `clip_norm`: gradients are scaled down to this norm.
     - `average_decay`: of the moving average of the parameters that is used for sampling.
+    - `reference`: a `Process` that ends in the prior, in the target's coordinates. Training then
+      steers away from it by the likelihood alone; weights remain those against the prior's density.
     """
 
     target: Target | StructuredTarget
@@ -107,6 +112,7 @@ class NSFS:
     optimizer: optax.GradientTransformation | None = None
     clip_norm: float = 10.0
     average_decay: float = 0.99
+    reference: Process | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, StructuredTarget):
@@ -126,6 +132,8 @@ class NSFS:
                 f"step_rule={self.step_rule!r} is unknown.",
                 hint=closest(str(self.step_rule), STEPS),
             )
+        if self.reference is not None:
+            check_reference(self)
         self.diffusion(None, self.target.data)
         size = checked_batch_size(self.batch_size, self.target.num_data)
         object.__setattr__(self, "batch_size", size)
@@ -217,6 +225,17 @@ class NSFS:
 
         return jax.vmap(one)(keys)
 
+    def move(
+        self,
+        parameters: PyTree,
+        t: Float[Array, ""],
+        dt: Float[Array, ""],
+        x: Float[Array, " dim"],
+    ) -> Move:
+        """The process's step from x at time t, from given drift parameters."""
+        drift = self.assemble(parameters, None, inference=True)
+        return self.diffusion(None, None).step(drift, self.gamma, t, dt, x)
+
     def bridge_log_weights(
         self,
         parameters: PyTree,
@@ -249,6 +268,8 @@ class NSFS:
     def describe(self) -> dict[str, Any]:
         """The settings as JSON-able values; what is not the library's own is "custom"."""
         settings = {name: getattr(self, name) for name in algorithm_options()}
+        if self.reference is not None:
+            settings["reference"] = self.reference.describe()
         plain = str | int | float | Mapping | None
         return {
             name: value if isinstance(value, plain) else "custom"
@@ -296,7 +317,10 @@ class NSFS:
         drift = eqx.combine(parameters, self._fixed_part)
         if isinstance(self.target, StructuredTarget):
             drift = show(drift, (self.target.data if batch is None else batch).features)
-        drift = guide(drift, lambda x: self.gamma * jax.grad(self._log_terminal)(x, batch))
+        log_factor = self._log_terminal
+        if self.reference is not None:
+            log_factor = as_target(self.target).log_likelihood
+        drift = guide(drift, lambda x: self.gamma * jax.grad(log_factor)(x, batch))
         return eqx.nn.inference_mode(drift, inference)
 
     def _log_terminal(self, x: Float[Array, " dim"], batch: PyTree) -> Float[Array, ""]:
@@ -306,21 +330,32 @@ class NSFS:
     def diffusion(self, num_steps: int | None, batch: PyTree) -> Diffusion:
         """The reference process of the coordinates that a batch takes."""
         times = grid_times(as_grid(self.grid), self.num_steps if num_steps is None else num_steps)
+        step = STEPS[self.step_rule]
+        if self.reference is not None:
+            step = on_top(self.reference.move, step)
         return Diffusion(
             self.target.dim_with(batch),
             self.gamma,
             times,
             self.target.dtype,
-            STEPS[self.step_rule],
+            step,
             self.target.weights(batch),
         )
 
     def _problem(self, batch: PyTree) -> Problem:
-        return Problem(
+        problem = Problem(
             diffusion=self.diffusion(None, batch),
             log_density=lambda x: self.target.log_density(x, batch),
             num_paths=self.num_paths,
             is_minibatch=_num_rows(batch) < (self.target.num_data or 0),
+        )
+        if self.reference is None:
+            return problem
+        return problem._replace(
+            diffusion=problem.diffusion._replace(
+                step=STEPS[self.step_rule], base=self.reference.move
+            ),
+            log_likelihood=lambda x: as_target(self.target).log_likelihood(x, batch),
         )
 
     def _refreshed(

@@ -124,7 +124,9 @@ class Flow(AbstractSimulator):
         return self.algorithm.describe()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return to_arrays(self.parameters, "parameter")
+        reference = self.algorithm.reference
+        frozen = {} if reference is None else to_arrays(reference.parameters, "reference")
+        return to_arrays(self.parameters, "parameter") | frozen
 
 
 class StoredDraws(AbstractSampler):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from follmer import NSFS, InputError, Target
 from follmer.drifts import DRIFTS, MLP, BatchNormMLP, ResNet, Sizes, build_drift
 from follmer.drifts.resnet import sinusoids
 from follmer.paths import Control
@@ -71,7 +72,8 @@ def test_decoupled_has_as_many_parameters_as_listing_3(shared, local, data, widt
 
 @pytest.mark.parametrize("name", DRIFTS)
 def test_named_drift_is_exactly_zero_at_the_start(name, key):
-    drift = eqx.nn.inference_mode(DRIFTS[name](3, width=8, key=key))
+    options = {} if name == "zero" else {"width": 8}
+    drift = eqx.nn.inference_mode(DRIFTS[name](3, key=key, **options))
     xs = 5 * jax.random.normal(key, (6, 3))
     us = jax.jit(jax.vmap(drift))(jnp.linspace(0, 1, 6), xs)
     np.testing.assert_array_equal(us, 0)
@@ -131,3 +133,10 @@ def test_a_local_is_steered_by_itself_its_datum_the_globals_and_the_time_alone(n
     shared = drift.seeing(features)(t, x).u[:2]
     alone = drift.seeing(features)(t, x.at[2:].add(0.3)).u[:2]
     np.testing.assert_array_equal(shared, alone)
+
+
+def test_no_drift_takes_no_options():
+    with pytest.raises(InputError, match="'zero' takes no drift_options"):
+        NSFS(
+            Target(lambda x: -(x**2), like=jnp.zeros(())), drift="zero", drift_options={"width": 8}
+        )

@@ -9,6 +9,7 @@ from follmer.drifts.resnet import ResNet
 from follmer.drifts.score_guided import ScoreGuided, guide
 from follmer.drifts.time_mlp import TimeMLP
 from follmer.drifts.tracked import AbstractTracked, is_tracked, track
+from follmer.drifts.zero import Zero
 
 __all__ = [
     "DRIFTS",
@@ -22,6 +23,7 @@ __all__ = [
     "ScoreGuided",
     "Sizes",
     "TimeMLP",
+    "Zero",
     "build_drift",
     "checked_drift",
     "guide",

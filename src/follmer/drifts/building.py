@@ -15,6 +15,7 @@ from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
 from follmer.drifts.score_guided import ScoreGuided
 from follmer.drifts.time_mlp import TimeMLP
+from follmer.drifts.zero import Zero
 from follmer.errors import InputError, closest, unknown_option
 from follmer.paths import Control, Drift
 
@@ -25,6 +26,7 @@ DRIFTS: dict[str, Callable[..., Drift]] = {
     "mlp": MLP,
     "batch_norm_mlp": BatchNormMLP,
     "resnet": ResNet,
+    "zero": Zero,
 }
 # Those that can be told more than the state: of a local, the globals and its data point.
 _DECOUPLED = ("time_mlp", "mlp", "batch_norm_mlp")
@@ -97,6 +99,8 @@ def _checked_options(name: str, options: Mapping[str, Any]) -> dict[str, int]:
             hint=f"{closest(name, DRIFTS)}; or any function (t, x) -> u",
         )
     known = set(inspect.signature(DRIFTS[name]).parameters) - {"dim", "key", "context"}
+    if options and not known:
+        raise InputError(f"the drift {name!r} takes no drift_options.")
     for option in options:
         if option not in known:
             raise unknown_option(option, known)

@@ -17,12 +17,17 @@ Objective = Callable[
 
 
 class Problem(NamedTuple):
-    """Minimise E[F], F = −ln[ p(X|x_k) p(x_k) / N(x_k|0,γI) ] − ln[ p(path)/q(path) ]."""
+    """Minimise E[F], F = −ln[ p(X|x_k) p(x_k) / N(x_k|0,γI) ] − ln[ p(path)/q(path) ].
+
+    Where the diffusion's base is a process that ends in the prior, p(path) is the base's and
+    F = −ln p(X|x_k) − ln[ p(path)/q(path) ], with the `log_likelihood`.
+    """
 
     diffusion: Diffusion
     log_density: Callable[[Float[Array, " dim"]], Float[Array, ""]]
     num_paths: int
     is_minibatch: bool = False
+    log_likelihood: Callable[[Float[Array, " dim"]], Float[Array, ""]] | None = None
 
     def simulate(self, drift: Drift, key: PRNGKeyArray) -> Path:
         """`num_paths` paths of the drift, as one `Path` with a leading axis."""
@@ -34,7 +39,9 @@ class Problem(NamedTuple):
         return jax.vmap(one, axis_name=PATHS_AXIS)(noise)
 
     def log_terminal(self, ends: Float[Array, "paths dim"]) -> Float[Array, " paths"]:
-        """ln f = ln p(X|x) p(x) − ln N(x|0,γI) at the paths' ends."""
+        """ln f = ln p(X|x) p(x) − ln N(x|0,γI) at the paths' ends; from a prior's, ln p(X|x)."""
+        if self.log_likelihood is not None:
+            return jax.vmap(self.log_likelihood)(ends)
         return jax.vmap(lambda x: self.log_density(x) - self.diffusion.log_reference(x))(ends)
 
     def log_ratio(self, drift: Drift, paths: Path) -> Float[Array, " paths"]:

@@ -4,6 +4,7 @@ from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, bridge, simulat
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
 from follmer.paths.steps import (
     STEPS,
+    Base,
     Control,
     Drift,
     GaussianGuess,
@@ -12,6 +13,7 @@ from follmer.paths.steps import (
     as_control,
     euler_maruyama,
     h_transform,
+    on_top,
     step_log_ratio,
 )
 
@@ -19,6 +21,7 @@ __all__ = [
     "GRIDS",
     "PATHS_AXIS",
     "STEPS",
+    "Base",
     "Control",
     "Diffusion",
     "Drift",
@@ -34,6 +37,7 @@ __all__ = [
     "geometric",
     "grid_times",
     "h_transform",
+    "on_top",
     "simulate",
     "step_log_ratio",
     "uniform",

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths.steps import (
+    Base,
     Drift,
     Move,
     Step,
@@ -31,7 +32,7 @@ class Path(NamedTuple):
 
     `log_ratio` is ln p(path) − ln q(path) and `kl` the sum of the steps' KL(q_j‖p_j), whose
     expectation is that of −log_ratio. `states` are the left end points x_0 … x_{k−1}, `increments`
-    the steps (x_{j+1} − x_j)/√(γΔt_j).
+    the steps (x_{j+1} − x_j)/√(γΔt_j), or in units of the base's own step where there is one.
     """
 
     end: Float[Array, "*paths dim"]
@@ -46,6 +47,9 @@ class Diffusion(NamedTuple):
 
     `weights` say how often each coordinate counts: where a batch of coordinates stands for many
     more, every sum over coordinates is scaled up.
+
+    With a `base`, that process is the reference instead of √γ B: moves are in units of its steps,
+    and paths are scored against it.
     """
 
     dim: int
@@ -54,6 +58,7 @@ class Diffusion(NamedTuple):
     dtype: Any
     step: Step = euler_maruyama
     weights: Float[Array, " dim"] | None = None
+    base: Base | None = None
 
     @property
     def num_steps(self) -> int:
@@ -123,7 +128,10 @@ def _run(
         t, dt, epsilon = inputs
         move = diffusion.step(drift, diffusion.gamma, t, dt, x)
         increment = increment_of(move, t, dt, x, epsilon)
-        after = x + jnp.sqrt(diffusion.gamma * dt) * increment
+        change = increment
+        if diffusion.base is not None:
+            change = take_step(diffusion.base(t, dt, x), increment)
+        after = x + jnp.sqrt(diffusion.gamma * dt) * change
         scores = (diffusion.total(step_log_ratio(move, increment)), diffusion.total(step_kl(move)))
         return after, (*scores, x, increment)
 

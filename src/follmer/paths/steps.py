@@ -37,6 +37,9 @@ class Move(NamedTuple):
 # From (drift, gamma, t, dt, x) to the move at x.
 Step = Callable[[Any, float, Float[Array, ""], Float[Array, ""], Float[Array, " dim"]], Move]
 
+# From (t, dt, x) to the move of a process that is not trained.
+Base = Callable[[Float[Array, ""], Float[Array, ""], Float[Array, " dim"]], Move]
+
 
 def euler_maruyama(
     drift: Drift,
@@ -127,6 +130,25 @@ STEPS: dict[str, Step] = {"euler_maruyama": euler_maruyama, "h_transform": h_tra
 def take_step(move: Move, epsilon: Float[Array, " dim"]) -> Float[Array, " dim"]:
     """The increment (x' − x)/√(γΔt) that standard noise makes of a move."""
     return move.shift + (epsilon if move.scale is None else move.scale * epsilon)
+
+
+def on_top(base: Base, step: Step) -> Step:
+    """Steps in units of another process's: what the move does to noise, the base does after it."""
+
+    def composed(
+        drift: Drift,
+        gamma: float,
+        t: Float[Array, ""],
+        dt: Float[Array, ""],
+        x: Float[Array, " dim"],
+    ) -> Move:
+        below, above = base(t, dt, x), step(drift, gamma, t, dt, x)
+        shift = take_step(below, above.shift)
+        if below.scale is None or above.scale is None:
+            return Move(shift, above.scale if below.scale is None else below.scale)
+        return Move(shift, below.scale * above.scale)
+
+    return composed
 
 
 def step_log_ratio(move: Move, increment: Float[Array, " dim"]) -> Float[Array, " dim"]:

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, PyTree
 # ln p(θ_i, x_i | Φ) in free coordinates: a function of (local, globals, row).
 LocalLogDensity = Callable[[Array, Array, PyTree], Float[Array, ""]]
 
-_NEWTON_STEPS = 25
+# Newton steps from every start, and from the best of where they lead.
+_FIRST_STEPS, _LAST_STEPS = 8, 12
 _NUM_STARTS = 4
 # Fractions of a Newton step that are tried, and the longest step.
 _FRACTIONS = (1.0, 0.5, 0.2, 0.05, 0.0)
@@ -21,7 +22,6 @@ _LONGEST = 3.0
 _WIDEST = 5.0
 # Locals of more dimensions follow the globals to first order only.
 _MAX_FOLLOWED = 8
-_FOLLOWING_STEPS = 2
 # Relative to the frame's own.
 _LEAST_CURVATURE = 1e-2
 
@@ -46,16 +46,16 @@ class Placement(NamedTuple):
 
 
 def local_frame(
-    log_density: LocalLogDensity, shared: Float[Array, " global"], row: PyTree, dim: int
+    log_density: LocalLogDensity, dim: int, shared: Float[Array, " global"], row: PyTree
 ) -> Frame:
     """The frame at the highest mode that a few climbs find."""
     starts = _starts(dim, shared.dtype)
-    ends = jax.vmap(lambda x: climb(log_density, shared, row, x, _NEWTON_STEPS))(starts)
+    ends = jax.vmap(lambda x: climb(log_density, shared, row, x, _FIRST_STEPS))(starts)
     values = jax.vmap(lambda x: log_density(x, shared, row))(ends)
-    mode = ends[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))]
-    gradient = jax.grad(log_density)
-    precision, axes = _positive(-jax.jacfwd(gradient)(mode, shared, row))
-    coupling = jax.jacfwd(gradient, argnums=1)(mode, shared, row)
+    best = ends[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))]
+    mode = climb(log_density, shared, row, best, _LAST_STEPS)
+    precision, axes = _positive(-derivatives(log_density, shared, row, mode)[1])
+    coupling = jax.jacfwd(jax.grad(log_density), argnums=1)(mode, shared, row)
     tilt = axes @ ((axes.T @ coupling) / precision[:, None])
     return Frame(mode, tilt, axes / jnp.sqrt(precision))
 
@@ -67,21 +67,19 @@ def follow(
     shift: Float[Array, " global"],
     row: PyTree,
 ) -> Placement:
-    """The frame at Φ = Φ̂ + shift: Newton's method from where the tilt points, and curvature there.
+    """The frame at Φ = Φ̂ + shift: a Newton step from where the tilt points, and curvature there.
 
     Whatever is found, it depends on Φ and the data point alone, which is all that an exact change
     of variables needs.
     """
     mean, dim = frame.mean + frame.tilt @ shift, len(frame.mean)
-    relative = jnp.eye(dim, dtype=mean.dtype)
-    for _ in range(_FOLLOWING_STEPS if dim <= _MAX_FOLLOWED else 0):
-        relative = _curvature(frame, log_density, shared, row, mean)
-        gradient = frame.factor.T @ jax.grad(log_density)(mean, shared, row)
-        step = jnp.linalg.solve(relative, gradient)
-        step *= jnp.minimum(1.0, _LONGEST / jnp.sqrt(jnp.sum(step**2) + 1e-12))
-        mean += frame.factor @ jnp.where(jnp.isfinite(step), step, 0.0)
-    if dim <= _MAX_FOLLOWED:
-        relative = _curvature(frame, log_density, shared, row, mean)
+    if dim > _MAX_FOLLOWED:
+        return Placement(mean, frame.factor, jnp.linalg.slogdet(frame.factor)[1])
+    gradient, hessian = derivatives(log_density, shared, row, mean)
+    relative = _curvature(frame, hessian)
+    step = jnp.linalg.solve(relative, frame.factor.T @ gradient)
+    step *= jnp.minimum(1.0, _LONGEST / jnp.sqrt(jnp.sum(step**2) + 1e-12))
+    mean += frame.factor @ jnp.where(jnp.isfinite(step), step, 0.0)
     lower = jnp.linalg.cholesky(relative)
     # (A Aᵀ)⁻¹ = A⁻ᵀ A⁻¹: the inverse transpose is a square root of the covariance.
     inverse = jax.scipy.linalg.solve_triangular(lower.T, jnp.eye(dim, dtype=mean.dtype))
@@ -89,13 +87,19 @@ def follow(
     return Placement(mean, frame.factor @ inverse, log_det)
 
 
-def _curvature(
-    frame: Frame, log_density: LocalLogDensity, shared: Array, row: PyTree, x: Array
-) -> Float[Array, "local local"]:
+def derivatives(
+    log_density: LocalLogDensity, shared: Array, row: PyTree, x: Array
+) -> tuple[Float[Array, " local"], Float[Array, "local local"]]:
+    """Gradient and Hessian, traced together: bijections are slow to differentiate and compile."""
+    gradient, directional = jax.linearize(lambda x: jax.grad(log_density)(x, shared, row), x)
+    return gradient, jax.vmap(directional)(jnp.eye(len(x), dtype=x.dtype))
+
+
+def _curvature(frame: Frame, hessian: Float[Array, "local local"]) -> Float[Array, "local local"]:
     """−∇² ln p in the frame's own coordinates; the frame's, I, where that is not positive."""
-    found = -frame.factor.T @ jax.hessian(log_density)(x, shared, row) @ frame.factor
+    found = -frame.factor.T @ hessian @ frame.factor
     found = 0.5 * (found + found.T)
-    identity = jnp.eye(len(x), dtype=x.dtype)
+    identity = jnp.eye(len(found), dtype=found.dtype)
     lower = jnp.linalg.cholesky(jax.lax.stop_gradient(found) - _LEAST_CURVATURE * identity)
     return jnp.where(jnp.isfinite(lower).all(), found, identity)
 
@@ -114,7 +118,7 @@ def climb(
         return jnp.where(jnp.isfinite(found), found, -jnp.inf)
 
     def body(_: int, x: Array) -> Array:
-        step = newton_step(log_density, shared, row, x)
+        step = _newton_step(log_density, shared, row, x)
         step *= jnp.minimum(1.0, _LONGEST / (jnp.linalg.norm(step) + 1e-12))
         tried = x + jnp.asarray(_FRACTIONS, x.dtype)[:, None] * step
         return tried[jnp.argmax(jax.vmap(value)(tried))]
@@ -122,15 +126,15 @@ def climb(
     return jax.lax.fori_loop(0, num_steps, body, start)
 
 
-def newton_step(
+def _newton_step(
     log_density: LocalLogDensity,
     shared: Float[Array, " global"],
     row: PyTree,
     x: Float[Array, " local"],
 ) -> Float[Array, " local"]:
     """The step to the top of the quadratic, with curvatures taken as positive."""
-    gradient = jax.grad(log_density)(x, shared, row)
-    precision, axes = _positive(-jax.hessian(log_density)(x, shared, row))
+    gradient, hessian = derivatives(log_density, shared, row, x)
+    precision, axes = _positive(-hessian)
     step = axes @ ((axes.T @ gradient) / precision)
     return jnp.where(jnp.isfinite(step), step, 0.0)
 

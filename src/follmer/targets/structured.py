@@ -91,6 +91,13 @@ class StructuredTarget:
                 f"like_global is {self.space.shared.dtype}, like_local {self.space.local.dtype}.",
                 hint="one floating precision for both",
             )
+        # Compiled once, here for whatever is whitened later.
+        self._locate = jax.jit(
+            jax.vmap(
+                functools.partial(local_frame, self.free_log_densities()[0], self.local_dim),
+                (None, 0),
+            )
+        )
         points, self.num_data = as_data(data)
         self.rows_at_once = self.num_data
         self.predictive = None
@@ -149,15 +156,12 @@ class StructuredTarget:
         features = (_flat_rows(data, self.dtype) - mean) / scale
         if self.space.affine is None:
             return Rows(data, features)
-        log_local, _ = self.free_log_densities()
-        centre = self.space.affine.mean
-        frames = in_chunks(
-            jax.jit(jax.vmap(lambda row: local_frame(log_local, centre, row, self.local_dim))),
-            data,
-            _ROWS_AT_ONCE,
-            "locating locals",
-        )
-        return Rows(data, features, frames)
+        return Rows(data, features, self.frames(self.space.affine.mean, data))
+
+    def frames(self, centre: Float[Array, " global"], data: PyTree) -> Frame:
+        """Where the locals of data points lie for one value of the globals' free coordinates."""
+        locate = functools.partial(self._locate, centre)
+        return in_chunks(locate, data, _ROWS_AT_ONCE, "locating locals")
 
     def _new_rows(self, data: PyTree) -> Rows:
         """Checked data points that were not trained on."""

@@ -95,6 +95,14 @@ class Target:
     def dtype(self) -> jnp.dtype:
         return self.space.dtype
 
+    @property
+    def prior(self) -> "Target":
+        """The prior alone, as a target of its own; the same where the target has no data."""
+        target = copy.copy(self)
+        target.data = target.num_data = target._log_likelihood = target.predictive = None
+        target.rows_at_once = 0
+        return target
+
     def dim_with(self, batch: PyTree) -> int:
         """The coordinates that a batch takes: all, whatever the batch."""
         return self.dim
@@ -116,20 +124,22 @@ class Target:
         With a `batch` of B rows the likelihood is its unbiased estimate (N/B) Σ_batch ln p(x_i|θ);
         without one, all the data are used.
         """
-        value = self.log_prior_density(x)
-        if self._log_likelihood is not None and self.num_data is not None:
-            theta = self.space.constrain(x)
-            batch = self.data if batch is None else batch
-            num_rows = jax.tree.leaves(batch)[0].shape[0]
-            likelihood = functools.partial(self._log_likelihood, theta)
-            total = sum_over_rows(likelihood, batch, self.rows_at_once)
-            value += (self.num_data / num_rows) * total.astype(self.dtype)
-        return value
+        return self.log_prior_density(x) + self.log_likelihood(x, batch)
 
     def log_prior_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """The prior's part of `log_density`: all of it where the target has no data."""
         theta, log_det = self.space.constrain_with_log_det(x)
         return jnp.asarray(self._log_prior(theta), self.dtype) + log_det
+
+    def log_likelihood(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
+        """The data's part of `log_density`; 0 where the target has none."""
+        if self._log_likelihood is None or self.num_data is None:
+            return jnp.zeros((), self.dtype)
+        batch = self.data if batch is None else batch
+        num_rows = jax.tree.leaves(batch)[0].shape[0]
+        likelihood = functools.partial(self._log_likelihood, self.space.constrain(x))
+        total = sum_over_rows(likelihood, batch, self.rows_at_once)
+        return (self.num_data / num_rows) * total.astype(self.dtype)
 
     def constrain(self, x: Float[Array, " dim"], batch: PyTree = None) -> PyTree:
         """What is reported at unconstrained coordinates x: the parameter tree, or its `outputs`."""

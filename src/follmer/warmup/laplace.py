@@ -68,7 +68,7 @@ def centred(log_density: LogDensity, affine: Affine) -> Affine:
 
 
 def _at(log_density: LogDensity, mode: Float[Array, " dim"], dtype: Any) -> Affine:
-    values, axes = np.linalg.eigh(_hessian(log_density, mode))
+    values, axes = np.linalg.eigh(hessian(log_density, mode))
     widths = _secant_widths(log_density, mode, axes, values)
     return from_covariance(mode, (axes * widths**2) @ axes.T, dtype)
 
@@ -113,7 +113,8 @@ def diagonal_widths(log_density: LogDensity, point: Float[Array, " dim"]) -> np.
     return _secant_widths(log_density, point, np.eye(dim), curvature)
 
 
-def _hessian(log_density: LogDensity, x: Float[Array, " dim"]) -> np.ndarray:
+def hessian(log_density: LogDensity, x: Float[Array, " dim"]) -> np.ndarray:
+    """That of −ln p, with 0 where it is not finite."""
     gradient = jax.grad(log_density)
 
     @jax.jit
@@ -124,8 +125,8 @@ def _hessian(log_density: LogDensity, x: Float[Array, " dim"]) -> np.ndarray:
             batch_size=_AT_ONCE,
         )
 
-    hessian = -np.asarray(columns(x), float)
-    return np.where(np.isfinite(hessian), 0.5 * (hessian + hessian.T), 0.0)
+    found = -np.asarray(columns(x), float)
+    return np.where(np.isfinite(found), 0.5 * (found + found.T), 0.0)
 
 
 def _secant_widths(

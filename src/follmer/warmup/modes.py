@@ -33,7 +33,7 @@ class Ends(NamedTuple):
 
 def climb(log_density: LogDensity, starts: Float[Array, "starts dim"]) -> Ends:
     """L-BFGS from each start; ends that are not finite are left out."""
-    return _climber(log_density)(starts)
+    return ascend(jax.jit(jax.value_and_grad(log_density)), starts)
 
 
 def spread_climbs(
@@ -43,7 +43,7 @@ def spread_climbs(
 
     With the ends comes which of them are modes of their own (`separated`).
     """
-    run = _climber(log_density)
+    value_and_gradient = jax.jit(jax.value_and_grad(log_density))
     ends = Ends(jnp.zeros((0, dim), dtype), jnp.zeros(0, dtype), 0)
     separate = np.zeros(0, bool)
     centre, scale = np.zeros(dim), np.ones(dim)
@@ -52,7 +52,7 @@ def spread_climbs(
         if widening == 0:
             noise = noise.at[0].set(0.0)
         starts = jnp.asarray(centre, dtype) + jnp.asarray(scale, dtype) * noise
-        ends = _joined(ends, run(starts))
+        ends = _joined(ends, ascend(value_and_gradient, starts))
         if len(ends.x) == 0:
             break
         separate = separated(log_density, ends)
@@ -90,20 +90,21 @@ def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
     return found
 
 
-def _climber(log_density: LogDensity) -> Callable[[Array], Ends]:
+def ascend(
+    value_and_gradient: Callable[[Array], tuple[Array, Array]], starts: Float[Array, "starts dim"]
+) -> Ends:
+    """`climb`, given the log density and its gradient in one function."""
     from scipy.optimize import minimize
-
-    value_and_gradient = jax.jit(jax.value_and_grad(lambda x: -log_density(x)))
 
     def one(start: Float[Array, " dim"]) -> tuple[np.ndarray, float, int]:
         first, slope = value_and_gradient(start)
         # A line search backs off from what is not finite as from a steep rise.
-        beyond = float(first) + 10.0 * (1.0 + abs(float(first)))
+        beyond = -float(first) + 10.0 * (1.0 + abs(float(first)))
 
         def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = value_and_gradient(jnp.asarray(x, start.dtype))
             if np.isfinite(value) and np.isfinite(gradient).all():
-                return float(value), np.asarray(gradient, float)
+                return -float(value), -np.asarray(gradient, float)
             return beyond, np.zeros(len(x))
 
         if not (np.isfinite(first) and np.isfinite(slope).all()):
@@ -121,7 +122,7 @@ def _climber(log_density: LogDensity) -> Callable[[Array], Ends]:
         )
         return result.x, -float(result.fun), 1 + result.nfev
 
-    return lambda starts: _sorted(starts.dtype, [one(start) for start in starts])
+    return _sorted(starts.dtype, [one(start) for start in starts])
 
 
 def _sorted(dtype: np.dtype, found: list[tuple[np.ndarray, float, int]]) -> Ends:

@@ -23,7 +23,7 @@ _CLIMB_BUDGET, _BUDGET = 2e10, 1e11
 # to which the drift may look at the score in every step: beyond, a network alone learns faster.
 _CHEAP_GRADIENT, _CHEAP_PER_COORDINATE = 3e5, 1e4
 # Dense covariances are made up to here.
-_MAX_DENSE = 3000
+MAX_DENSE = 3000
 # Beyond: the width around a point estimate, relative to the prior's, and how the point is found.
 _NARROW = 0.3
 _DESCENT_STEPS, _DESCENT_RATE = 1000, 0.02
@@ -54,7 +54,7 @@ class Start(NamedTuple):
 
 def automatic(target: Target, key: PRNGKeyArray) -> Start:
     """Laplace where one mode is found, exploration where there are several."""
-    if target.dim > _MAX_DENSE:
+    if target.dim > MAX_DENSE:
         return by_point(target, key)
     cost = gradient_cost(target)
     num_starts = int(np.clip(_CLIMB_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
@@ -103,7 +103,6 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
     words = f"one mode from {len(ends.x)} starts: whitened by its curvature"
     if cost <= max(_CHEAP_GRADIENT, _CHEAP_PER_COORDINATE * target.dim):
         settings["drift"] = "score_guided"
-        words += ", steered by the score"
         if cost > _CHEAP_GRADIENT:
             settings |= {"num_paths": 8, "num_iterations": 200}
     gradients = ends.gradient_evaluations + 16 * target.dim

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,12 +17,11 @@ from follmer.errors import InputError, closest
 from follmer.targets import Affine, StructuredTarget
 from follmer.targets.affine import from_covariance
 from follmer.targets.data import take
-from follmer.targets.local import LocalLogDensity, climb, local_frame
+from follmer.targets.local import LocalLogDensity, climb, derivatives
 from follmer.warmup import modes
 from follmer.warmup.start import Start
 
-# Data points from which the globals are located first, and passes over all of them after that.
-_NUM_ROWS, _PASSES = 1024, 2
+# Data points from which the globals are located first, and that are seen at once.
 _ROWS_AT_ONCE = 1024
 # Newton steps of a local for every value of the globals, from where it was at the first.
 _LOCAL_STEPS = 8
@@ -64,29 +64,55 @@ def structured_start(precondition: Any, target: StructuredTarget, key: PRNGKeyAr
 
 def by_marginal(target: StructuredTarget, key: PRNGKeyArray) -> Start:
     """The globals' Laplace approximation once every local is integrated out by its own."""
-    log_local, log_global = target.free_log_densities()
-    num_rows = min(_NUM_ROWS, target.num_data)
+    marginal = _Marginal(target)
+    num_rows = min(_ROWS_AT_ONCE, target.num_data)
     chosen = jax.random.choice(key, target.num_data, (num_rows,), replace=False)
     rows = take(target.data.data, chosen)
     origin = jnp.zeros(target.global_dim, target.dtype)
-    locate = jax.jit(
-        jax.vmap(lambda row: local_frame(log_local, origin, row, target.local_dim).mean)
-    )
-    starts = locate(rows)
-    scaling = target.num_data / num_rows
-
-    def marginal(y: Float[Array, " global"]) -> Float[Array, ""]:
-        one = functools.partial(_local_evidence, log_local, y)
-        return log_global(y) + scaling * jnp.sum(jax.vmap(one)(rows, starts))
-
-    ends = modes.climb(marginal, origin[None])
+    starts = target.frames(origin, rows).mean
+    ends = modes.ascend(lambda y: marginal(y, rows, starts), origin[None])
     if len(ends.x) == 0:
         raise InputError(
             "no values of the globals were found where the data have a finite density.",
             hint="target.check(key=…), or precondition='identity'",
         )
-    affine = _gaussian(jax.jit(jax.grad(marginal)), ends.x[0])
+    affine = _gaussian(lambda y: marginal(y, rows, starts)[1], ends.x[0])
+    if num_rows < target.num_data:
+        # The mode of some data points is many standard deviations off that of all.
+        starts = target.frames(affine.mean, target.data.data).mean
+        slope = np.asarray(marginal(affine.mean, target.data.data, starts)[1], float)
+        factor = np.asarray(jax.vmap(affine)(jnp.eye(target.global_dim, dtype=target.dtype)))
+        factor = (factor - np.asarray(affine.mean)).T.astype(float)
+        moved = jnp.asarray(affine.mean + factor @ (factor.T @ slope), target.dtype)
+        affine = eqx.tree_at(lambda one: one.mean, affine, moved)
     return Start(affine, {}, "", None, ends.gradient_evaluations)
+
+
+class _Marginal:
+    """ln p(Φ) + (N/B) Σ ln p(x_i|Φ), locals integrated out, and its gradient; compiled once."""
+
+    def __init__(self, target: StructuredTarget):
+        log_local, log_global = target.free_log_densities()
+
+        def evidence(y: Array, rows: PyTree, starts: Array) -> Float[Array, ""]:
+            one = functools.partial(_local_evidence, log_local, y)
+            return jnp.sum(jax.vmap(one)(rows, starts))
+
+        self._num_data = target.num_data
+        self._of_rows = jax.jit(jax.value_and_grad(evidence))
+        self._of_globals = jax.jit(jax.value_and_grad(log_global))
+
+    def __call__(
+        self, y: Float[Array, " global"], rows: PyTree, starts: Float[Array, "rows local"]
+    ) -> tuple[Array, Array]:
+        value, gradient = self._of_globals(y)
+        scaling = self._num_data / len(starts)
+        for start in range(0, len(starts), _ROWS_AT_ONCE):
+            some = slice(start, start + _ROWS_AT_ONCE)
+            part = jax.tree.map(lambda array, some=some: array[some], rows)
+            more, slope = self._of_rows(y, part, starts[some])
+            value, gradient = value + scaling * more, gradient + scaling * slope
+        return value, gradient
 
 
 def _gaussian(gradient: Callable[[Array], Array], mode: Float[Array, " global"]) -> Affine:
@@ -115,13 +141,11 @@ def _local_evidence(
 ) -> Float[Array, ""]:
     """ln ∫ p(θ, x|Φ) dθ by Laplace's method; its gradient in Φ knows that the mode moves."""
 
-    def precision(x: Float[Array, " local"]) -> Float[Array, "local local"]:
-        ridge = _RIDGE * jnp.eye(len(x), dtype=x.dtype)
-        return ridge - jax.hessian(log_density)(x, y, row)
-
+    ridge = _RIDGE * jnp.eye(len(start), dtype=start.dtype)
     mode = climb(log_density, jax.lax.stop_gradient(y), row, start, _LOCAL_STEPS)
     mode = jax.lax.stop_gradient(mode)
     # One step that is differentiated: the implicit function theorem.
-    mode += jnp.linalg.solve(precision(mode), jax.grad(log_density)(mode, y, row))
-    log_det = jnp.linalg.slogdet(precision(mode))[1]
+    gradient, hessian = derivatives(log_density, y, row, mode)
+    mode += jnp.linalg.solve(ridge - hessian, gradient)
+    log_det = jnp.linalg.slogdet(ridge - derivatives(log_density, y, row, mode)[1])[1]
     return log_density(mode, y, row) + 0.5 * (len(mode) * np.log(2 * np.pi) - log_det)
