@@ -131,6 +131,17 @@ def test_errors_by_dimension_stay_on_the_logarithmic_axes(panel):
     np.testing.assert_allclose([bar[:, 1] for bar in bars], [[0.1, 6.0], [1.5, 2.5]])
 
 
+def test_a_composite_shows_shares_as_colours_or_says_that_there_are_none(panel):
+    _, axes = panel
+    shares = np.array([[[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]])
+    plots.composite(axes, shares)
+    np.testing.assert_array_equal(axes.get_images()[0].get_array(), shares)
+    _, (spare,) = plots.panels(["none"])
+    plots.composite(spare, None)
+    assert not spare.get_images()
+    assert [text.get_text() for text in spare.texts] == ["diverged"]
+
+
 def test_an_svg_has_its_text_as_text_and_a_dark_look(panel, tmp_path):
     figure, axes = panel
     plots.calibration(axes, {"n_sfs": CURVE})

@@ -280,8 +280,7 @@ def error_by_dimension(
 @_in_our_look
 def composite(axes: "Axes", shares: Float[np.ndarray, "rows columns 3"] | None) -> None:
     """Shares of three materials as red, green and blue; None says that the sampler diverged."""
-    axes.grid(False)
-    axes.set(xticks=[], yticks=[])
+    axes.set_axis_off()
     if shares is None:
         axes.text(0.5, 0.5, "diverged", ha="center", va="center", transform=axes.transAxes)
         return

@@ -94,6 +94,21 @@ def test_a_case_that_cannot_be_built_fails_by_every_method(monkeypatch):
     assert {r.settings["error"] for r in records} == {"FileError: the data file is missing."}
 
 
+def test_a_case_may_have_its_own_options_and_the_record_tells_them(monkeypatch):
+    module = EXPERIMENTS["gaussian_mixture"]
+    cases = module.cases
+
+    def with_options(seed, tiny):
+        for case in cases(seed, tiny):
+            yield case._replace(options={"mc_sfs": {"num_steps": 7}})
+
+    monkeypatch.setattr(module, "cases", with_options)
+    chosen = {"seeds": 1, "tiny": True, "methods": ["mc_sfs", "sgld"]}
+    (first, trial), (second, _) = run(["gaussian_mixture"], **chosen)
+    assert first.settings["num_steps"] == trial.draws.posterior.sampler.describe()["num_steps"] == 7
+    assert "num_steps" not in second.settings
+
+
 def test_ctrl_c_during_training_ends_the_run(monkeypatch):
     class Interrupted:
         notes = (f"{running.INTERRUPTED} at iteration 3",)

@@ -137,6 +137,15 @@ def test_scores_of_draws_that_are_the_truth():
     assert scores(known.abundances[None], unknown).keys() == {"speckle"}
 
 
+def test_few_exact_draws_cover_as_often_as_they_say():
+    known = simulated(0, (40, 40), 5)
+    rng = np.random.default_rng(0)
+    # The truth is one more draw of each pixel's own distribution.
+    own = rng.normal(size=(40, 1600, 3))
+    covered = scores(own, known._replace(abundances=rng.normal(size=(1600, 3))))["coverage_90"]
+    assert covered == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / 4800))
+
+
 def test_speckle_sees_a_lone_pixel_and_no_edge():
     image = np.zeros((6, 6, 3))
     image[:, 3:] = 1.0
@@ -157,7 +166,7 @@ def test_the_exact_posterior_knows_what_it_does_not_know():
 
 
 def test_the_exact_posterior_is_that_of_the_model():
-    known = simulated(3, (1, 1), 10, variance=0.1**2)
+    known = simulated(3, (1, 1), 10, variance=0.06**2)
     target = unmixing_target(known).joint()
     exact = exact_posterior(known)
     shares = np.random.default_rng(0).dirichlet(np.ones(3), size=100_000)

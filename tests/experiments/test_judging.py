@@ -5,7 +5,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from follmer.experiments import banana, gaussian_mixture, ica, linear_regression, step_function
+from follmer.experiments import (
+    banana,
+    gaussian_mixture,
+    hyperspectral,
+    ica,
+    linear_regression,
+    quadrature,
+    step_function,
+    unmixing,
+)
 
 
 def draws_of(sample):
@@ -121,3 +130,20 @@ def test_components_are_trained_on_earlier_times_and_standardised_by_them(with_d
     raw = ica.datasets.load("meg").x
     back = test * raw[:14184].std(axis=0) + raw[:14184].mean(axis=0)
     np.testing.assert_allclose(back, raw[14184:], rtol=1e-3, atol=1e-2)
+
+
+def test_unmixing_is_judged_by_the_truth_and_by_the_exact_posterior():
+    scene = hyperspectral.simulated(0, (4, 4), 20)
+    exact = quadrature.exact_posterior(scene)
+    study = unmixing.Study(scene, exact)
+
+    def sample(number):
+        return {"local": {"abundances": np.stack([exact.mean + 0.01] * number)}}
+
+    draws = draws_of(sample)
+    draws.posterior = SimpleNamespace(target=None)
+    found = unmixing.judged(draws, study, hold_out=True)
+    assert found["abundance_error"] == pytest.approx(0.01, rel=1e-4)
+    assert found["speckle"] == pytest.approx(hyperspectral.speckle(exact.mean, (4, 4)), rel=1e-4)
+    # What is not amortised tells nothing of pixels held out.
+    assert "held_out_rmse" not in found

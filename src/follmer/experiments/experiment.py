@@ -139,7 +139,7 @@ def baseline(name: str, tiny: bool, **options: Any) -> dict[str, Method]:
 
     def made(target: Target, key: PRNGKeyArray, **own: Any) -> Posterior:
         if name == "mc_sfs":
-            return run(target, **options, **own)
+            return run(target, **{**options, **own})
         return run(target, key=key, **_with_rows({**options, **own}, target))
 
     return {name: Method(made, told(options), 100 if name != "nuts" else 1000)}
