@@ -10,7 +10,9 @@ from numpyro.distributions import constraints
 import follmer
 from follmer import structured_sampling
 
-DATA = (1.0 + np.random.default_rng(0).normal(size=(10, 2))).astype(np.float32)
+# Ten groups of two that differ by more than the noise in them.
+_OWN, _NOISE = (np.random.default_rng(0).normal(size=(10, size)) for size in (1, 2))
+DATA = (1.0 + 2.0 * _OWN + _NOISE).astype(np.float32)
 
 
 def hierarchy(data=DATA):

@@ -175,8 +175,12 @@ class StructuredTarget:
             return Rows(data, features)
         centre = self.space.affine.mean
         frames = self.frames(centre, data)
-        touch = functools.partial(self._touch, centre)
-        tangents = in_chunks(touch, (frames, data), _ROWS_AT_ONCE, "weighing data points")
+        tangents = in_chunks(
+            lambda part: self._touch(centre, *part),
+            (frames, data),
+            _ROWS_AT_ONCE,
+            "weighing data points",
+        )
         return Rows(data, features, frames, tangents)
 
     def frames(self, centre: Float[Array, " global"], data: PyTree) -> Frame:
