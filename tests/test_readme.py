@@ -29,7 +29,7 @@ def test_the_readme_has_snippets():
 @pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_an_example_runs(example, capsys):
-    runpy.run_path(str(example))
+    runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
 
 

@@ -18,6 +18,8 @@ _NUM_STARTS = 4
 # Fractions of a Newton step that are tried, and the longest step.
 _FRACTIONS = (1.0, 0.5, 0.2, 0.05, 0.0)
 _LONGEST = 3.0
+# Nats that a Newton step must promise, twice over, for another to be taken.
+_SMALLEST_GAIN = 1e-6
 # Free coordinates are made to be of order one: no direction is taken to be wider than this.
 _WIDEST = 5.0
 # Locals of more dimensions follow the globals to first order only.
@@ -76,15 +78,13 @@ def follow(
     if dim > _MAX_FOLLOWED:
         return Placement(mean, frame.factor, jnp.linalg.slogdet(frame.factor)[1])
     gradient, hessian = derivatives(log_density, shared, row, mean)
-    relative = _curvature(frame, hessian)
-    step = jnp.linalg.solve(relative, frame.factor.T @ gradient)
+    # (A Aᵀ)⁻¹ = A⁻ᵀ A⁻¹: the inverse transpose is a square root of the covariance.
+    inverse = _inverse(_cholesky(_curvature(frame, hessian)))
+    step = inverse.T @ (inverse @ (frame.factor.T @ gradient))
     step *= jnp.minimum(1.0, _LONGEST / jnp.sqrt(jnp.sum(step**2) + 1e-12))
     mean += frame.factor @ jnp.where(jnp.isfinite(step), step, 0.0)
-    lower = jnp.linalg.cholesky(relative)
-    # (A Aᵀ)⁻¹ = A⁻ᵀ A⁻¹: the inverse transpose is a square root of the covariance.
-    inverse = jax.scipy.linalg.solve_triangular(lower.T, jnp.eye(dim, dtype=mean.dtype))
-    log_det = jnp.linalg.slogdet(frame.factor)[1] - jnp.sum(jnp.log(jnp.diag(lower)))
-    return Placement(mean, frame.factor @ inverse, log_det)
+    log_det = jnp.linalg.slogdet(frame.factor)[1] + jnp.sum(jnp.log(jnp.diag(inverse)))
+    return Placement(mean, frame.factor @ inverse.T, log_det)
 
 
 def derivatives(
@@ -100,8 +100,31 @@ def _curvature(frame: Frame, hessian: Float[Array, "local local"]) -> Float[Arra
     found = -frame.factor.T @ hessian @ frame.factor
     found = 0.5 * (found + found.T)
     identity = jnp.eye(len(found), dtype=found.dtype)
-    lower = jnp.linalg.cholesky(jax.lax.stop_gradient(found) - _LEAST_CURVATURE * identity)
+    lower = _cholesky(jax.lax.stop_gradient(found) - _LEAST_CURVATURE * identity)
     return jnp.where(jnp.isfinite(lower).all(), found, identity)
+
+
+def _cholesky(matrix: Float[Array, "local local"]) -> Float[Array, "local local"]:
+    """L with L Lᵀ = matrix, not finite where there is none; written out for small matrices.
+
+    LAPACK's triangular solves, in derivatives too, can deadlock jaxlib's CPU thread pool when many
+    small ones run at once.
+    """
+    columns: list[Array] = []
+    for j in range(len(matrix)):
+        rest = matrix[:, j] - sum((column * column[j] for column in columns), jnp.zeros(()))
+        rest = jnp.where(np.arange(len(matrix)) < j, 0.0, rest)
+        columns.append(rest / jnp.sqrt(rest[j]))
+    return jnp.stack(columns, axis=1)
+
+
+def _inverse(lower: Float[Array, "local local"]) -> Float[Array, "local local"]:
+    """Of a lower triangular matrix, by forward substitution."""
+    rows: list[Array] = []
+    for i, unit in enumerate(np.eye(len(lower))):
+        known = sum((lower[i, j] * row for j, row in enumerate(rows)), jnp.zeros(()))
+        rows.append((jnp.asarray(unit, lower.dtype) - known) / lower[i, i])
+    return jnp.stack(rows)
 
 
 def climb(
@@ -111,19 +134,28 @@ def climb(
     start: Float[Array, " local"],
     num_steps: int,
 ) -> Float[Array, " local"]:
-    """Newton's method, made safe: uphill in every direction, never downhill in value."""
+    """Newton's method, made safe: uphill in every direction, never downhill in value.
+
+    Up to `num_steps` steps; vmapped, all rows wait for the last to arrive.
+    """
 
     def value(x: Array) -> Array:
         found = log_density(x, shared, row)
         return jnp.where(jnp.isfinite(found), found, -jnp.inf)
 
-    def body(_: int, x: Array) -> Array:
-        step = _newton_step(log_density, shared, row, x)
+    def unfinished(carry: tuple[Array, Array, Array]) -> Array:
+        count, _, gain = carry
+        return (count < num_steps) & (gain > _SMALLEST_GAIN)
+
+    def body(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        count, x, _ = carry
+        step, gain = _newton_step(log_density, shared, row, x)
         step *= jnp.minimum(1.0, _LONGEST / (jnp.linalg.norm(step) + 1e-12))
         tried = x + jnp.asarray(_FRACTIONS, x.dtype)[:, None] * step
-        return tried[jnp.argmax(jax.vmap(value)(tried))]
+        return count + 1, tried[jnp.argmax(jax.vmap(value)(tried))], gain
 
-    return jax.lax.fori_loop(0, num_steps, body, start)
+    begin = (jnp.zeros((), jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
+    return jax.lax.while_loop(unfinished, body, begin)[1]
 
 
 def _newton_step(
@@ -131,12 +163,13 @@ def _newton_step(
     shared: Float[Array, " global"],
     row: PyTree,
     x: Float[Array, " local"],
-) -> Float[Array, " local"]:
-    """The step to the top of the quadratic, with curvatures taken as positive."""
+) -> tuple[Float[Array, " local"], Float[Array, ""]]:
+    """The step to the top of the quadratic, with curvatures taken as positive, and its slope."""
     gradient, hessian = derivatives(log_density, shared, row, x)
     precision, axes = _positive(-hessian)
     step = axes @ ((axes.T @ gradient) / precision)
-    return jnp.where(jnp.isfinite(step), step, 0.0)
+    step = jnp.where(jnp.isfinite(step), step, 0.0)
+    return step, jnp.nan_to_num(step @ gradient)
 
 
 def _positive(matrix: Float[Array, "local local"]) -> tuple[Array, Array]:
