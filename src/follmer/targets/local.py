@@ -78,13 +78,12 @@ def follow(
     if dim > _MAX_FOLLOWED:
         return Placement(mean, frame.factor, jnp.linalg.slogdet(frame.factor)[1])
     gradient, hessian = derivatives(log_density, shared, row, mean)
-    # (A Aᵀ)⁻¹ = A⁻ᵀ A⁻¹: the inverse transpose is a square root of the covariance.
-    inverse = _inverse(_cholesky(_curvature(frame, hessian)))
-    step = inverse.T @ (inverse @ (frame.factor.T @ gradient))
+    root = inverse_root(-frame.factor.T @ hessian @ frame.factor, _LEAST_CURVATURE)
+    step = root.T @ (root @ (frame.factor.T @ gradient))
     step *= jnp.minimum(1.0, _LONGEST / jnp.sqrt(jnp.sum(step**2) + 1e-12))
     mean += frame.factor @ jnp.where(jnp.isfinite(step), step, 0.0)
-    log_det = jnp.linalg.slogdet(frame.factor)[1] + jnp.sum(jnp.log(jnp.diag(inverse)))
-    return Placement(mean, frame.factor @ inverse.T, log_det)
+    log_det = jnp.linalg.slogdet(frame.factor)[1] + jnp.sum(jnp.log(jnp.diag(root)))
+    return Placement(mean, frame.factor @ root.T, log_det)
 
 
 def derivatives(
@@ -95,13 +94,14 @@ def derivatives(
     return gradient, jax.vmap(directional)(jnp.eye(len(x), dtype=x.dtype))
 
 
-def _curvature(frame: Frame, hessian: Float[Array, "local local"]) -> Float[Array, "local local"]:
-    """−∇² ln p in the frame's own coordinates; the frame's, I, where that is not positive."""
-    found = -frame.factor.T @ hessian @ frame.factor
-    found = 0.5 * (found + found.T)
-    identity = jnp.eye(len(found), dtype=found.dtype)
-    lower = _cholesky(jax.lax.stop_gradient(found) - _LEAST_CURVATURE * identity)
-    return jnp.where(jnp.isfinite(lower).all(), found, identity)
+def inverse_root(
+    precision: Float[Array, "local local"], least: float
+) -> Float[Array, "local local"]:
+    """R with Rᵀ R = precision⁻¹, lower triangular; I where curvature is not above `least`."""
+    precision = 0.5 * (precision + precision.T)
+    identity = jnp.eye(len(precision), dtype=precision.dtype)
+    lower = _cholesky(jax.lax.stop_gradient(precision) - least * identity)
+    return _inverse(_cholesky(jnp.where(jnp.isfinite(lower).all(), precision, identity)))
 
 
 def _cholesky(matrix: Float[Array, "local local"]) -> Float[Array, "local local"]:

@@ -17,7 +17,7 @@ from follmer.errors import InputError, closest
 from follmer.targets import Affine, StructuredTarget
 from follmer.targets.affine import from_covariance
 from follmer.targets.data import take
-from follmer.targets.local import LocalLogDensity, climb, derivatives
+from follmer.targets.local import LocalLogDensity, climb, derivatives, inverse_root
 from follmer.warmup import modes
 from follmer.warmup.start import Start
 
@@ -25,8 +25,8 @@ from follmer.warmup.start import Start
 _ROWS_AT_ONCE = 1024
 # Newton steps of a local for every value of the globals, from where it was at the first.
 _LOCAL_STEPS = 8
-# Added to a local's precision, which need not be positive.
-_RIDGE = 0.04
+# Of a local; where there is less, it is taken to be 1.
+_LEAST_CURVATURE = 1e-3
 # The globals' curvature: first probed at this distance, then at their own widths, up to the widest.
 _FIRST_WIDTH, _WIDEST, _REFINEMENTS = 1e-2, 5.0, 4
 _BATCH, _NUM_PATHS, _NUM_STEPS, _NUM_ITERATIONS = 128, 4, 8, 1000
@@ -141,11 +141,12 @@ def _local_evidence(
 ) -> Float[Array, ""]:
     """ln ∫ p(θ, x|Φ) dθ by Laplace's method; its gradient in Φ knows that the mode moves."""
 
-    ridge = _RIDGE * jnp.eye(len(start), dtype=start.dtype)
     mode = climb(log_density, jax.lax.stop_gradient(y), row, start, _LOCAL_STEPS)
     mode = jax.lax.stop_gradient(mode)
     # One step that is differentiated: the implicit function theorem.
     gradient, hessian = derivatives(log_density, y, row, mode)
-    mode += jnp.linalg.solve(ridge - hessian, gradient)
-    log_det = jnp.linalg.slogdet(ridge - derivatives(log_density, y, row, mode)[1])[1]
-    return log_density(mode, y, row) + 0.5 * (len(mode) * np.log(2 * np.pi) - log_det)
+    root = inverse_root(-hessian, _LEAST_CURVATURE)
+    mode += root.T @ (root @ gradient)
+    root = inverse_root(-derivatives(log_density, y, row, mode)[1], _LEAST_CURVATURE)
+    log_det = jnp.sum(jnp.log(jnp.diag(root)))
+    return log_density(mode, y, row) + 0.5 * len(mode) * np.log(2 * np.pi) + log_det
