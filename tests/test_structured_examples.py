@@ -4,10 +4,12 @@ import runpy
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import follmer
+from follmer.targets.affine import from_covariance
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TOY = {"num_iterations": 20, "audit": False, "progress": False}
@@ -39,13 +41,40 @@ def test_the_exact_factors_are_those_of_the_joint_density(factor_analysis, key):
         np.testing.assert_allclose(variance, np.diag(covariance), rtol=1e-4)
 
 
-def test_factors_are_near_the_exact_ones_from_the_start(factor_analysis, key):
-    """Frames solve what is Gaussian given the globals: little is left to train."""
-    found = factor_analysis["run"](num_points=30, num_draws=1024, key=key, **TOY)
-    for mean, sd in (found["own"], found["new"]):
-        # The worst of 60 means, 4 standard errors of 512 effective draws; sds, half their square.
-        assert mean < 4 / np.sqrt(512)
-        assert sd < 4 / np.sqrt(2 * 512)
+def test_frames_of_the_factors_are_exact_wherever_the_globals_are(factor_analysis, key):
+    points = factor_analysis["simulated"](3, key)
+    target = factor_analysis["model"](points)
+    dim = target.global_dim
+    target = target.whitened(from_covariance(np.zeros(dim), 0.01 * np.eye(dim), "float32"))
+    shared = jax.random.normal(key, (dim,))
+
+    def placed(z):
+        return target.constrain(jnp.concatenate([shared, jnp.tile(jnp.asarray(z), 3)]))
+
+    origin = placed([0.0, 0.0])
+    means, variances = factor_analysis["exact_factors"](origin["global"], points)
+    np.testing.assert_allclose(origin["local"], means, atol=1e-4)
+    roots = [placed(unit)["local"] - origin["local"] for unit in np.eye(2, dtype=np.float32)]
+    np.testing.assert_allclose(sum(root**2 for root in roots), variances, rtol=1e-3)
+
+
+def test_worst_errors_tell_right_from_wrong_factors(factor_analysis, key):
+    num = 4096
+    points = factor_analysis["simulated"](3, key)
+    target = factor_analysis["model"](points)
+    phi = target.constrain(jnp.zeros(target.dim))["global"]
+    means, variances = factor_analysis["exact_factors"](phi, points)
+    factors = means + jnp.sqrt(variances) * jax.random.normal(key, (num, *means.shape))
+    phis = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *jnp.shape(leaf))), phi)
+
+    def errors(factors):
+        return factor_analysis["worst_errors"](factors, phis, np.full(num, 1 / num), points)
+
+    mean, sd = errors(factors)
+    assert mean < 4 / np.sqrt(num)
+    assert sd < 4 / np.sqrt(2 * num)
+    assert abs(errors(factors + jnp.sqrt(variances))[0] - 1) < 4 / np.sqrt(num)
+    assert abs(errors(means + 2 * (factors - means))[1] - 1) < 8 / np.sqrt(2 * num)
 
 
 def test_houses_that_pad_a_county_do_not_count(hierarchical_regression, key):
