@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
@@ -284,7 +285,9 @@ class NSFS:
     def _sizes(self) -> Sizes:
         target = self.target
         if isinstance(target, StructuredTarget):
-            return Sizes(target.global_dim, target.local_dim, target.num_features)
+            # Whitened, N data points know the globals √N times better than one does.
+            unit = 1.0 if target.space.affine is None else float(np.sqrt(target.num_data))
+            return Sizes(target.global_dim, target.local_dim, target.num_features, unit)
         return Sizes(target.dim)
 
     @functools.cached_property

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import xarray
 
 FILE_KIND = "posterior"
+_LOCALS_AT_ONCE = 2**16
 
 
 class Posterior:
@@ -334,6 +335,10 @@ class Posterior:
 def _constrain(
     target: Target | StructuredTarget, x: Float[Array, "draws dim"], data: PyTree
 ) -> PyTree:
+    if isinstance(target, StructuredTarget):
+        # Locals are placed by their densities' curvature: so many at a time as memory allows.
+        at_once = max(1, _LOCALS_AT_ONCE // max(1, data.features.shape[0]))
+        return jax.lax.map(lambda x: target.constrain(x, data), x, batch_size=at_once)
     return jax.vmap(lambda x: target.constrain(x, data))(x)
 
 

@@ -38,6 +38,7 @@ class Sizes(NamedTuple):
     dim: int
     local_dim: int = 0
     num_features: int = 0  # of the data point that a local belongs to
+    unit: float = 1.0  # in which locals see the globals
 
 
 def build_drift(
@@ -66,6 +67,7 @@ def _built(name: str, options: Mapping[str, Any], sizes: Sizes, key: PRNGKeyArra
         encoder=encoder,
         global_dim=sizes.dim,
         local_dim=sizes.local_dim,
+        unit=sizes.unit,
     )
 
 

@@ -36,7 +36,9 @@ class Decoupled(AbstractTracked):
     """[u]_Φ = u_0(t, Φ) and [u]_{θ_i} = u_1(t, θ_i, Φ, x_i), one network u_1 for all i.
 
     `shared` maps (t, Φ) and `local` maps (t, θ_i, [Φ, x_i]) to a drift or a `Control`; `encoder`
-    condenses x_i first. The state is Φ followed by as many locals as data points are `seen`.
+    condenses x_i first. The state is Φ followed by as many locals as data points are `seen`. The
+    local network sees Φ in its own `unit`, so that many locals together do not pin the globals down
+    by responding to what for each of them is nothing.
     """
 
     shared: Any
@@ -44,6 +46,7 @@ class Decoupled(AbstractTracked):
     encoder: Encoder | None
     global_dim: int = eqx.field(static=True)
     local_dim: int = eqx.field(static=True)
+    unit: float = eqx.field(static=True, default=1.0)
     seen: Float[Array, "rows encoded"] | None = None
 
     def seeing(self, features: Float[Array, "rows features"]) -> "Decoupled":
@@ -58,7 +61,7 @@ class Decoupled(AbstractTracked):
             return own
 
         def one(theta: Float[Array, " local"], datum: Float[Array, " encoded"]) -> Control:
-            return as_control(self.local(t, theta, jnp.concatenate([shared, datum])))
+            return as_control(self.local(t, theta, jnp.concatenate([shared / self.unit, datum])))
 
         theirs = jax.vmap(one, axis_name=LOCALS_AXIS)(locals_, self.seen)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b.ravel()]), own, theirs)
@@ -77,7 +80,7 @@ class Decoupled(AbstractTracked):
             context = jnp.concatenate(
                 [
                     jnp.broadcast_to(part, (*locals_.shape[:-1], part.shape[-1]))
-                    for part in (shared[:, :, None], self.seen)
+                    for part in (shared[:, :, None] / self.unit, self.seen)
                 ],
                 axis=-1,
             )
