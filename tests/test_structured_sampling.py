@@ -96,6 +96,7 @@ def test_summary_and_datatree_speak_of_globals_and_locals(posterior, key):
     assert tree["posterior"]["local"].shape == (1, 16, 10)
 
 
+@pytest.mark.slow
 def test_mini_batches_reach_the_same_posterior(posterior, key):
     by_batches = follmer.fit(
         hierarchy(), key=key, num_iterations=300, batch_size=3, audit=False, progress=False
