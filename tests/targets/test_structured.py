@@ -111,6 +111,24 @@ def test_frames_make_a_linear_gaussian_model_standard_normal(key):
     assert abs(log_weights.mean() - evidence_of_linear_gaussian(target)) < 1e-2
 
 
+@pytest.mark.parametrize("whitened", [False, True])
+def test_unconstrain_undoes_constrain(whitened, key):
+    target = mixed()
+    if whitened:
+        target = target.whitened(from_covariance(np.zeros(3), np.eye(3), "float32"))
+    x = 0.5 * jax.random.normal(key, (target.dim,))
+    np.testing.assert_allclose(target.unconstrain(target.constrain(x)), x, atol=1e-3)
+
+
+def test_locals_of_another_number_than_the_data_points_are_refused(key):
+    target = mixed()
+    theta = target.constrain(jnp.zeros(target.dim))
+    with pytest.raises(follmer.InputError, match=r"leading axis \(3,\).*4 data points"):
+        target.unconstrain({**theta, "local": theta["local"][:3]})
+    with pytest.raises(follmer.InputError, match="dict of both"):
+        target.unconstrain(theta["global"])
+
+
 def test_a_frame_survives_a_density_without_curvature():
     target = mixed(log_prior_local=lambda theta, phi: 0.0 * jnp.sum(theta) * phi["b"])
     flat = mixed(

@@ -46,6 +46,9 @@ class Placement(NamedTuple):
     def __call__(self, z: Float[Array, " local"]) -> Float[Array, " local"]:
         return self.mean + self.factor @ z
 
+    def inverse(self, x: Float[Array, " local"]) -> Float[Array, " local"]:
+        return jnp.linalg.solve(self.factor, x - self.mean)
+
 
 def local_frame(
     log_density: LocalLogDensity, dim: int, shared: Float[Array, " global"], row: PyTree

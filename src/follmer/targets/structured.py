@@ -14,7 +14,7 @@ from follmer.checks import as_key
 from follmer.errors import InputError, options_checked
 from follmer.targets.affine import Affine
 from follmer.targets.data import as_data, in_chunks, take
-from follmer.targets.local import Frame, LocalLogDensity, follow, local_frame
+from follmer.targets.local import Frame, LocalLogDensity, Placement, follow, local_frame
 from follmer.targets.preflight import CheckReport
 from follmer.targets.space import Space, named_leaves
 from follmer.targets.target import Target, result_shape
@@ -264,6 +264,29 @@ class StructuredTarget:
             "local": jax.vmap(self.space.local.constrain)(free),
         }
 
+    def unconstrain(self, theta: dict[str, PyTree]) -> Float[Array, " dim"]:
+        """The unconstrained coordinates of {"global": Φ, "local": all θ_i}."""
+        if not isinstance(theta, dict) or theta.keys() != {"global", "local"}:
+            raise InputError(
+                "globals and locals are wanted as a dict of both.",
+                hint='{"global": …, "local": …}, as `sample` gives them',
+            )
+        sizes = {name: jnp.shape(leaf)[:1] for name, leaf in named_leaves(theta["local"])}
+        wrong = [name for name, size in sizes.items() if size != (self.num_data,)]
+        if wrong:
+            raise InputError(
+                f"the locals' leaf {wrong[0]} has leading axis {sizes[wrong[0]]}; there are "
+                f"{self.num_data} data points.",
+                cause="one local too many or too few, or axes in another order",
+                hint="one row per data point, in the order of `data`",
+            )
+        shared = self.space.shared.unconstrain(theta["global"])
+        free = jax.vmap(self.space.local.unconstrain)(theta["local"])
+        if self.data.frames is not None:
+            placements = self._placements(shared, self.data)
+            free = jax.vmap(lambda placement, x: placement.inverse(x))(placements, free)
+        return jnp.concatenate([shared, free.ravel()])
+
     def free_log_densities(self) -> tuple[LocalLogDensity, Callable[[Array], Float[Array, ""]]]:
         """ln p(θ_i, x_i|Φ) and ln p(Φ) in coordinates that nothing has whitened."""
         free = Space(self._like["global"], self._constraints.get("global"))
@@ -322,16 +345,21 @@ class StructuredTarget:
         z = x[self.global_dim :].reshape(-1, self.local_dim)
         if batch.frames is None:
             return z, jnp.zeros(len(z), self.dtype)
+        placements = self._placements(x[: self.global_dim], batch)
+        return jax.vmap(lambda placement, z: placement(z))(placements, z), placements.log_det
+
+    def _placements(self, shared: Float[Array, " global"], batch: Rows) -> Placement:
+        """Where the globals at whitened coordinates put each of the batch's locals."""
         affine = self.space.affine
         assert affine is not None
-        y = affine(x[: self.global_dim])
+        assert batch.frames is not None
+        y = affine(shared)
         log_local, _ = self.free_log_densities()
 
-        def place(frame: Frame, z: Array, row: PyTree) -> tuple[Array, Array]:
-            placement = follow(frame, log_local, y, y - affine.mean, row)
-            return placement(z), placement.log_det
+        def place(frame: Frame, row: PyTree) -> Placement:
+            return follow(frame, log_local, y, y - affine.mean, row)
 
-        return jax.vmap(place)(batch.frames, z, batch.data)
+        return jax.vmap(place)(batch.frames, batch.data)
 
     def _local_log_density(self, free: Array, phi: PyTree, row: PyTree) -> Float[Array, ""]:
         theta, log_det = self.space.local.constrain_with_log_det(free)
