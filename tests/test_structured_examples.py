@@ -85,6 +85,7 @@ def test_houses_that_pad_a_county_do_not_count(hierarchical_regression, key):
     np.testing.assert_allclose(model(changed).log_density(x), model(counties).log_density(x))
 
 
+@pytest.mark.slow
 def test_differences_of_globals_are_in_standard_deviations(hierarchical_regression, key):
     target = hierarchical_regression["model"](hierarchical_regression["simulated"](8, key))
     posterior = follmer.fit(target, key=key, **TOY)
