@@ -16,7 +16,13 @@ from scenarios import SCENARIOS, truth
 
 DEFAULTS = ("stl", "time_mlp", "geometric", "h_transform")
 NETWORKS = [name for name in DRIFTS if name != "zero"]
-CHOICES = list(itertools.product(OBJECTIVES, NETWORKS, GRIDS, STEPS))
+# BatchNorm's statistics are over paths at one time, which a memory mixes: that pair is refused.
+PAIRS = [
+    pair
+    for pair in itertools.product(OBJECTIVES, NETWORKS)
+    if pair != ("adjoint_matching", "batch_norm_mlp")
+]
+CHOICES = [(*pair, *path) for pair in PAIRS for path in itertools.product(GRIDS, STEPS)]
 # Each choice on its own, the others as by default.
 ONE_AT_A_TIME = [
     choice for choice in CHOICES if sum(a != b for a, b in zip(choice, DEFAULTS, strict=True)) <= 1
@@ -79,8 +85,7 @@ def test_every_choice_recovers_a_scenario(objective, drift, grid, step_rule):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("drift", NETWORKS)
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("objective", "drift"), PAIRS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_combination_recovers_every_scenario(scenario, objective, drift, path):
     recover(scenario, objective, drift, *path, num_iterations=1000)

@@ -309,7 +309,9 @@ class _Loop:
             _, log_weights = draw(Flow(self.algorithm, state.average), keys, None, data)
         else:
             log_weights = self._weigh(state.average, keys, data)
-        se = float(np.std(np.asarray(log_weights))) / np.sqrt(DRAWS_AT_ONCE)
+        # Early drifts may send paths where the density is not finite.
+        with np.errstate(invalid="ignore"):
+            se = float(np.std(np.asarray(log_weights))) / np.sqrt(DRAWS_AT_ONCE)
         return float(jnp.mean(log_weights)), se, float(ess_fraction(log_weights))
 
     def _weigh_on_device(self, average: PyTree, keys: Key[Array, " paths"], data: PyTree) -> Array:

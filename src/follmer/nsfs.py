@@ -144,10 +144,18 @@ class NSFS:
     def init(self, key: PRNGKeyArray) -> State:
         """The state before training: the library's networks start at zero drift."""
         drift_key, memory_key = jax.random.split(as_key(key))
-        parameters, _ = _split(self._build_drift(drift_key))
+        drift = self._build_drift(drift_key)
+        parameters, _ = _split(drift)
         objective = as_objective(self.objective)
         memory = None
         if isinstance(objective, AbstractReplay):
+            if is_tracked(drift):
+                raise InputError(
+                    "a drift with BatchNorm cannot be trained by an objective with a memory.",
+                    cause="its statistics are over paths at one time; a memory mixes times",
+                    hint="drift='mlp', or objective='stl', 'det', 'relative_entropy', "
+                    "'log_variance'",
+                )
             batch = self.random_batch(memory_key, self.target.data)
             memory = objective.init(self._problem(batch), memory_key)
         return State(

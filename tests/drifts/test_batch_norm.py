@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from follmer import NSFS, Target
+from follmer import NSFS, InputError, Target
 from follmer.drifts import BatchNormMLP
 from follmer.paths import PATHS_AXIS
 
@@ -171,3 +171,10 @@ def test_a_draw_does_not_depend_on_the_other_keys(trained):
     ):
         np.testing.assert_array_equal(one[0], two[0])
         assert not np.array_equal(one[1], two[1])
+
+
+def test_objectives_with_a_memory_refuse_batch_norm(key):
+    target = Target(lambda x: -0.5 * jnp.sum(x**2), like=jnp.zeros(2))
+    algorithm = NSFS(target, drift="batch_norm_mlp", objective="adjoint_matching")
+    with pytest.raises(InputError, match="BatchNorm"):
+        algorithm.init(key)
