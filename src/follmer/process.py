@@ -42,6 +42,16 @@ class Process:
         return self.algorithm.describe() | {"digest": digest.hexdigest()}
 
 
+def check_has_data(num_data: int | None) -> None:
+    """An error where a target does not tell its prior from its data."""
+    if num_data is None:
+        raise InputError(
+            "a reference was given, but the target does not tell its prior from its data.",
+            cause="the target was built from a log density",
+            hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
+        )
+
+
 def check_reference(algorithm: "NSFS") -> None:
     """An error where the algorithm cannot be trained against its reference."""
     reference = algorithm.reference
@@ -50,12 +60,7 @@ def check_reference(algorithm: "NSFS") -> None:
             f"reference is {type(reference).__name__}, not a process.",
             hint="follmer.fit(target, reference=follmer.prior_process(target, key=key), key=key)",
         )
-    if algorithm.target.num_data is None:
-        raise InputError(
-            "a reference was given, but the target does not tell its prior from its data.",
-            cause="the target was built from a log density",
-            hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
-        )
+    check_has_data(algorithm.target.num_data)
     if isinstance(as_objective(algorithm.objective), AbstractReplay):
         raise InputError(
             "objectives that learn from a memory cannot be trained against a reference.",

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from follmer.diagnostics import ess_fraction
 from follmer.errors import InputError
 from follmer.posterior import Posterior
-from follmer.process import Process
+from follmer.process import Process, check_has_data
 from follmer.samplers import DRAWS_AT_ONCE, Flow
 from follmer.targets import Target
 from follmer.warmup import Start
@@ -38,12 +38,7 @@ def _checked(target: Target, reference: Any) -> Flow:
     if not isinstance(reference, Posterior) or not isinstance(reference.sampler, Flow):
         kind = type(getattr(reference, "sampler", reference)).__name__
         raise InputError(f"reference is {kind}, not the trained process of a prior.", hint=hint)
-    if target.num_data is None:
-        raise InputError(
-            "a reference was given, but the target does not tell its prior from its data.",
-            cause="the target was built from a log density",
-            hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
-        )
+    check_has_data(target.num_data)
     if reference.target.num_data is not None:
         raise InputError(
             "the reference was itself fitted to data.",
