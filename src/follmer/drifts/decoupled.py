@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from follmer.drifts.parts import change_parts
 from follmer.drifts.stack import LOCALS_AXIS, linears
 from follmer.drifts.tracked import AbstractTracked, is_tracked, track
 from follmer.paths import Control, as_control
@@ -96,11 +97,7 @@ class Decoupled(AbstractTracked):
 
 def show(drift: Any, features: Float[Array, "rows features"]) -> Any:
     """The drift with the data points handed to every part that asks for them."""
-    return jax.tree.map(
-        lambda node: node.seeing(features) if _is_decoupled(node) else node,
-        drift,
-        is_leaf=_is_decoupled,
-    )
+    return change_parts(drift, _is_decoupled, lambda part: part.seeing(features))
 
 
 def _is_decoupled(node: Any) -> bool:

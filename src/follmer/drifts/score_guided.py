@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from follmer.drifts.parts import change_parts
 from follmer.drifts.stack import zero_linear
 from follmer.drifts.time_mlp import TimeMLP, time_features
 from follmer.paths import Control
@@ -56,9 +57,7 @@ class ScoreGuided(eqx.Module):
 
 def guide(drift: Any, score: Score) -> Any:
     """The drift with the score handed to every part that asks for it."""
-    return jax.tree.map(
-        lambda node: node.guided_by(score) if _is_guided(node) else node, drift, is_leaf=_is_guided
-    )
+    return change_parts(drift, _is_guided, lambda part: part.guided_by(score))
 
 
 def _is_guided(node: Any) -> bool:

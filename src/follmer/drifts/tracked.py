@@ -7,6 +7,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
+from follmer.drifts.parts import change_parts
+
 
 class AbstractTracked(eqx.Module):
     """A drift whose statistics follow the paths: batch's in training, running when sampling."""
@@ -32,11 +34,7 @@ def track(
     drift: Any, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
 ) -> Any:
     """The drift with all its running statistics moved towards those of the given states."""
-    return jax.tree.map(
-        lambda node: node.track(times, states) if _is_tracked(node) else node,
-        drift,
-        is_leaf=_is_tracked,
-    )
+    return change_parts(drift, _is_tracked, lambda part: part.track(times, states))
 
 
 def _is_tracked(node: Any) -> bool:
