@@ -9,7 +9,14 @@ from numpyro.distributions import constraints
 
 import follmer
 from follmer import NSFS, FileError, InputError, Posterior, Target, storage
-from follmer.diagnostics import Diagnostics, SecondOpinion, diagnose, pareto_smooth, verdict
+from follmer.diagnostics import (
+    Diagnostics,
+    LocalOpinion,
+    SecondOpinion,
+    diagnose,
+    pareto_smooth,
+    verdict,
+)
 from follmer.drifts import GaussianDrift
 from follmer.errors import FollmerError
 from follmer.samplers import Flow
@@ -294,6 +301,19 @@ def opinion(eubo=0.05, mean_shift=0.1):
 )
 def test_a_second_opinion_is_heard(second, name):
     assert verdict(found(), second).name == name
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "share", "name"),
+    [
+        (found(khat=2.0), 0.9, "no proof of quality"),
+        (found(ess_fraction=0.01), 0.9, "no proof of quality"),
+        (found(khat=2.0), 0.5, "do not use"),
+        (found(), 0.9, "use the weights"),
+    ],
+)
+def test_single_locals_are_heard_where_joint_weights_fail(diagnostics, share, name):
+    assert verdict(diagnostics, LocalOpinion(share, 10)).name == name
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Posteriors of globals and locals: all, chosen and new locals; weights; files."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +9,9 @@ from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
 import follmer
-from follmer import structured_sampling
+from follmer import audit, structured_sampling
+from follmer.diagnostics import LocalOpinion
+from follmer.structured_sampling import StructuredFlow, local_opinion
 
 # Ten groups of two that differ by more than the noise in them.
 _OWN, _NOISE = (np.random.default_rng(0).normal(size=(10, size)) for size in (1, 2))
@@ -94,6 +97,30 @@ def test_summary_and_datatree_speak_of_globals_and_locals(posterior, key):
     assert "global.mean" in posterior.summary(key=key, num_samples=16)
     tree = posterior.to_datatree(key=key, num_samples=16)
     assert tree["posterior"]["local"].shape == (1, 16, 10)
+
+
+def test_single_locals_are_judged_by_their_own_weights(posterior, key):
+    """Given the globals these locals are Gaussian: a guess of twice the variance has known ESS."""
+    algorithm = posterior.sampler.algorithm
+    untrained = algorithm.init(key).parameters
+    wide = eqx.tree_at(
+        lambda one: one.log_scale, untrained, untrained.log_scale.at[-1].set(0.5 * np.log(2.0))
+    )
+    for parameters, exact in ((untrained, 1.0), (wide, np.sqrt(3.0) / 2.0)):
+        found = local_opinion(StructuredFlow(algorithm, parameters), key)
+        assert found.num_rows == 10
+        # The worst of ten averages over 16 globals, each of 64 paths.
+        assert abs(found.ess_fraction - exact) < 0.05
+
+
+def test_many_locals_are_judged_one_by_one(posterior, key, tmp_path, monkeypatch):
+    monkeypatch.setattr(audit, "_MAX_STRUCTURED", 5)
+    audited = posterior.audited(key=key)
+    assert isinstance(audited.second_opinion, LocalOpinion)
+    assert "the worst of 10 locals" in audited.summary(key=key, num_samples=64)
+    audited.save(tmp_path / "p.follmer")
+    loaded = follmer.load(tmp_path / "p.follmer", hierarchy())
+    assert loaded.second_opinion == audited.second_opinion
 
 
 @pytest.mark.slow

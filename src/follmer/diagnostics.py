@@ -1,6 +1,6 @@
 """How good draws are, from their exact log weights or from how far chains agree."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.scipy.special as jsp
@@ -14,8 +14,11 @@ __all__ = [
     "Calibration",
     "ChainDiagnostics",
     "Diagnostics",
+    "LocalOpinion",
+    "Opinion",
     "SecondOpinion",
     "Verdict",
+    "as_opinion",
     "diagnose",
     "diagnose_chains",
     "ess_fraction",
@@ -26,6 +29,8 @@ __all__ = [
 
 # Below this many draws no tail can be fitted.
 _MIN_DRAWS = 25
+# From this effective share of draws on, weights change little.
+_EVEN = 0.8
 # Nats between ln Z and its upper bound: this close is agreement, this far is missing mass.
 _CLOSE, _FAR = 0.2, 2.0
 # R-hat: chains agree up to here, disagree from there on (Vehtari et al. 2021, arXiv:1903.08008).
@@ -70,6 +75,29 @@ class SecondOpinion(NamedTuple):
     mean_shift_noise: float  # what chance alone makes of it
 
 
+class LocalOpinion(NamedTuple):
+    """What single locals' weights say, where those of very many together say nothing.
+
+    The weight of a draw is that of its globals times those of all its locals, whose small errors
+    add up. Given the globals, one local's weights judge it alone.
+    """
+
+    ess_fraction: float  # of the worst data point that was looked at, given the globals
+    num_rows: int  # data points that were looked at
+
+
+Opinion = SecondOpinion | LocalOpinion
+
+
+def as_opinion(fields: dict[str, Any]) -> Opinion:
+    """The opinion that has these fields, as files keep them."""
+    return (
+        LocalOpinion(**fields)
+        if fields.keys() == {*LocalOpinion._fields}
+        else SecondOpinion(**fields)
+    )
+
+
 class ChainDiagnostics(NamedTuple):
     """How far stored Markov chains agree and how much their draws repeat each other.
 
@@ -87,9 +115,7 @@ class ChainDiagnostics(NamedTuple):
     divergences: int = 0
 
 
-def diagnose(
-    log_weights: Float[Array, " draws"], second: SecondOpinion | None = None
-) -> Diagnostics:
+def diagnose(log_weights: Float[Array, " draws"], second: Opinion | None = None) -> Diagnostics:
     """All diagnostics of a sample's log weights, with a second opinion where there is one."""
     log_weights = jnp.asarray(log_weights)
     count = log_weights.size
@@ -101,7 +127,7 @@ def diagnose(
         log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
         ess_fraction=ess,
         khat=pareto_smooth(log_weights)[1],
-        eubo=float("nan") if second is None else second.eubo,
+        eubo=second.eubo if isinstance(second, SecondOpinion) else float("nan"),
     )
 
 
@@ -167,7 +193,7 @@ class Verdict(NamedTuple):
     advice: str
 
 
-def verdict(found: Diagnostics | ChainDiagnostics, second: SecondOpinion | None = None) -> Verdict:
+def verdict(found: Diagnostics | ChainDiagnostics, second: Opinion | None = None) -> Verdict:
     """A plain reading of the diagnostics."""
     if isinstance(found, ChainDiagnostics):
         return _verdict_on_chains(found)
@@ -175,7 +201,17 @@ def verdict(found: Diagnostics | ChainDiagnostics, second: SecondOpinion | None 
         return Verdict("do not use", "some weights are not finite: run target.check(key=…)")
     if np.isnan(found.khat):
         return Verdict("do not use", "there are too few draws to judge: raise num_samples")
-    if found.khat >= UNSOUND_KHAT or found.ess_fraction < 0.02:
+    unsound = found.khat >= UNSOUND_KHAT or found.ess_fraction < 0.02
+    if isinstance(second, LocalOpinion):
+        if unsound and second.ess_fraction >= _EVEN:
+            return Verdict(
+                "no proof of quality",
+                "given the globals, each local is sound by its own weights; the weights of all "
+                "locals together are too many small errors to judge the globals by: compare "
+                "with a fit of fewer data points",
+            )
+        second = None
+    if unsound:
         return Verdict(
             "do not use",
             "the process has not reached the posterior: train longer (num_iterations=), use more "
@@ -187,7 +223,7 @@ def verdict(found: Diagnostics | ChainDiagnostics, second: SecondOpinion | None 
             "MCMC moves lead the draws to places that the process hardly reaches: train longer "
             "(num_iterations=) or precondition='explore'",
         )
-    even = found.ess_fraction >= 0.8 and found.log_evidence - found.elbo <= 0.1
+    even = found.ess_fraction >= _EVEN and found.log_evidence - found.elbo <= 0.1
     if even and second is not None and second.eubo - found.log_evidence <= _CLOSE:
         return Verdict(
             "trustworthy", "the draws can be used as they are; the weights change little"

@@ -10,7 +10,7 @@ import numpy as np
 
 from follmer import storage
 from follmer.baselines.mc_sfs import HeatSemigroupSampler
-from follmer.diagnostics import SecondOpinion
+from follmer.diagnostics import as_opinion
 from follmer.errors import FileError, InputError, options_checked
 from follmer.nsfs import NSFS
 from follmer.paths import Drift, Grid
@@ -79,7 +79,7 @@ def load(
         sampler,
         history,
         tuple(header["notes"]),
-        second and SecondOpinion(**second),
+        second and as_opinion(second),
         header["gradient_evaluations"],
     )
 

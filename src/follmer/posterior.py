@@ -18,7 +18,7 @@ from follmer.checks import as_key, positive_int
 from follmer.diagnostics import (
     ChainDiagnostics,
     Diagnostics,
-    SecondOpinion,
+    Opinion,
     pareto_smooth,
 )
 from follmer.errors import InputError, options_checked
@@ -26,7 +26,7 @@ from follmer.nsfs import Draws
 from follmer.prediction import Prediction, answer, as_question
 from follmer.resampling import systematic
 from follmer.samplers import AbstractSampler, Flow
-from follmer.structured_sampling import StructuredFlow
+from follmer.structured_sampling import StructuredFlow, local_opinion
 from follmer.summary import summarise
 from follmer.targets import StructuredTarget, Target, as_target
 from follmer.targets.space import named_leaves
@@ -56,7 +56,7 @@ class Posterior:
         sampler: AbstractSampler,
         history: Mapping[str, np.ndarray] | None = None,
         notes: tuple[str, ...] = (),
-        second_opinion: SecondOpinion | None = None,
+        second_opinion: Opinion | None = None,
         gradient_evaluations: int | None = None,
     ):
         self.target = target
@@ -214,15 +214,17 @@ class Posterior:
     def audited(self, *, key: PRNGKeyArray, num_samples: int | None = None) -> "Posterior":
         """The same posterior with a second opinion: its draws moved by MCMC and weighed again.
 
-        Where the moves would cost too much (or nothing was trained) there is none. A note is added
-        where single precision is too coarse for the density.
+        Where the moves would cost too much (or nothing was trained) there is none; of very many
+        locals, some are judged one by one instead. A note is added where single precision is too
+        coarse for the density.
         """
         draw_key, move_key, line_key = jax.random.split(as_key(key), 3)
-        found, notes = None, self.notes
+        found: Opinion | None = None
+        notes = self.notes
         affordable = is_affordable(self.target)
-        # Draws with very many locals would take long, only to be refused.
-        drawn = Flow | StructuredFlow if affordable else Flow
-        if isinstance(self.sampler, drawn):
+        if isinstance(self.sampler, StructuredFlow) and not affordable:
+            found = local_opinion(self.sampler, move_key)
+        elif isinstance(self.sampler, Flow | StructuredFlow):
             num_samples = self._diagnosed(num_samples)
             x, log_weights = self.flat_sample(num_samples, key=draw_key)
             algorithm, parameters = self.sampler.algorithm, self.sampler.parameters

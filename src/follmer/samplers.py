@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from follmer.diagnostics import (
     ChainDiagnostics,
     Diagnostics,
-    SecondOpinion,
+    Opinion,
     diagnose,
     diagnose_chains,
 )
@@ -53,7 +53,7 @@ class AbstractSampler(eqx.Module):
 
     @abc.abstractmethod
     def diagnose(
-        self, log_weights: Float[Array, " draws"], second: SecondOpinion | None
+        self, log_weights: Float[Array, " draws"], second: Opinion | None
     ) -> Diagnostics | ChainDiagnostics:
         """What the weights of a sample, or the stored chains, say of the draws' quality."""
 
@@ -77,9 +77,7 @@ class AbstractWeighted(AbstractSampler):
         x, log_weights = self.sample(count or DRAWS_EXPORTED, key, num_steps, data)
         return x[None], log_weights[None]
 
-    def diagnose(
-        self, log_weights: Float[Array, " draws"], second: SecondOpinion | None
-    ) -> Diagnostics:
+    def diagnose(self, log_weights: Float[Array, " draws"], second: Opinion | None) -> Diagnostics:
         return diagnose(log_weights, second)
 
 
@@ -165,7 +163,7 @@ class StoredDraws(AbstractSampler):
         return jnp.asarray(x), jnp.zeros(x.shape[:2], x.dtype)
 
     def diagnose(
-        self, log_weights: Float[Array, " draws"], second: SecondOpinion | None
+        self, log_weights: Float[Array, " draws"], second: Opinion | None
     ) -> ChainDiagnostics:
         return diagnose_chains(self.draws, exact=self.exact, divergences=self.divergences)
 

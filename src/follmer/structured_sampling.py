@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from tqdm.auto import tqdm
 
+from follmer.diagnostics import LocalOpinion, ess_fraction
 from follmer.nsfs import NSFS
 from follmer.paths import simulate
 from follmer.samplers import DRAWS_AT_ONCE, AbstractWeighted, Flow
@@ -19,6 +20,8 @@ from follmer.trees import to_arrays
 _ROWS_AT_ONCE, _LOCALS_AT_ONCE = 1024, 2**15
 # Locals simulated for a diagnosis.
 _LOCALS_DIAGNOSED = 2**22
+# Of the locals that are judged one by one: data points, globals and paths beside each of them.
+_ROWS_JUDGED, _GLOBALS_JUDGED, _PATHS_JUDGED = 64, 16, 64
 
 
 class _Chunk(NamedTuple):
@@ -150,6 +153,32 @@ def simulate_locals(
         return path.end[target.global_dim :], log_terminal + path.log_ratio
 
     return jax.vmap(one)(keys)
+
+
+def local_opinion(flow: StructuredFlow, key: PRNGKeyArray) -> LocalOpinion:
+    """Judge some locals one by one, by the weights of many paths beside one path of the globals."""
+    target = flow._target
+    places = np.unique(np.linspace(0, target.num_data - 1, _ROWS_JUDGED).astype(int))
+    log_weights = _weigh_singly(
+        flow, jax.random.split(key, _GLOBALS_JUDGED), take(target.data, places)
+    )
+    shares = jax.vmap(jax.vmap(ess_fraction, 1))(log_weights)
+    return LocalOpinion(float(jnp.min(jnp.mean(shares, axis=1))), len(places))
+
+
+@eqx.filter_jit
+def _weigh_singly(
+    flow: StructuredFlow, keys: Key[Array, " globals"], rows: Rows
+) -> Float[Array, "rows paths globals"]:
+    def of_path(row: Rows, path: Int[Array, ""]) -> Float[Array, " globals"]:
+        chunk = _Chunk(row, path[None], jnp.ones(1, bool))
+        return simulate_locals(flow, keys, None, chunk)[1]
+
+    def of_row(row: Rows) -> Float[Array, "paths globals"]:
+        alone = jax.tree.map(lambda column: column[None], row)
+        return jax.vmap(lambda path: of_path(alone, path))(jnp.arange(_PATHS_JUDGED))
+
+    return jax.lax.map(of_row, rows)
 
 
 def flow_of(algorithm: NSFS, parameters: PyTree) -> Flow | StructuredFlow:

@@ -5,7 +5,8 @@ import numpy as np
 from follmer.diagnostics import (
     ChainDiagnostics,
     Diagnostics,
-    SecondOpinion,
+    LocalOpinion,
+    Opinion,
     pareto_smooth,
     verdict,
 )
@@ -19,7 +20,7 @@ def summarise(
     draws: Draws,
     found: Diagnostics | ChainDiagnostics,
     notes: tuple[str, ...],
-    second: SecondOpinion | None = None,
+    second: Opinion | None = None,
 ) -> str:
     """Weighted means and sds, then the diagnostics, then what to do."""
     weights = np.exp(pareto_smooth(draws.log_weights)[0])
@@ -34,11 +35,11 @@ def summarise(
     return "\n".join(lines)
 
 
-def _of_weights(found: Diagnostics, second: SecondOpinion | None, count: int) -> list[str]:
+def _of_weights(found: Diagnostics, second: Opinion | None, count: int) -> list[str]:
     return [
         f"{'ELBO':<10}{found.elbo:>12.4f}   lower bound on ln Z",
         f"{'ln Z':<10}{found.log_evidence:>12.4f}   ± {found.log_evidence_se:.4f}",
-        *_upper_bound(second),
+        *_heard(second),
         f"{'ESS':<10}{found.ess_fraction:>12.1%}   of {count} draws",
         f"{'Pareto k':<10}{found.khat:>12.2f}   weights are sound below 0.7",
     ]
@@ -55,9 +56,12 @@ def _of_chains(found: ChainDiagnostics) -> list[str]:
     ]
 
 
-def _upper_bound(second: SecondOpinion | None) -> list[str]:
+def _heard(second: Opinion | None) -> list[str]:
     if second is None:
         return []
+    if isinstance(second, LocalOpinion):
+        share, rows = second.ess_fraction, second.num_rows
+        return [f"{'local ESS':<10}{share:>12.1%}   given the globals, the worst of {rows} locals"]
     return [f"{'EUBO':<10}{second.eubo:>12.4f}   upper bound on ln Z, from draws moved by MCMC"]
 
 

@@ -76,13 +76,13 @@ def test_training_couples_the_paths(drift, states):
     assert np.max(np.abs(before - after)) > 1e-3
 
 
-def test_sampling_uses_the_running_statistics(drift, states):
+def test_sampling_uses_the_running_statistics(tracked, states):
     xs = states[:, 2]
-    u = in_sampling(drift, 0.5, xs)
-    np.testing.assert_allclose(in_sampling(drift, 0.5, xs[:1])[0], u[0], rtol=1e-5)
-    shifted = eqx.tree_at(lambda d: d.stack.norms[0].running_mean, drift, jnp.ones((21, 5)))
+    u = in_sampling(tracked, 0.5, xs)
+    np.testing.assert_allclose(in_sampling(tracked, 0.5, xs[:1])[0], u[0], rtol=1e-5)
+    shifted = eqx.tree_at(lambda d: d.stack.norms[0].running_mean, tracked, jnp.ones((21, 5)))
     assert np.max(np.abs(in_sampling(shifted, 0.5, xs) - u)) > 1e-3
-    np.testing.assert_array_equal(in_training(shifted, 0.5, xs), in_training(drift, 0.5, xs))
+    np.testing.assert_array_equal(in_training(shifted, 0.5, xs), in_training(tracked, 0.5, xs))
 
 
 def test_one_track_moves_the_running_mean_by_the_momentum(drift, states):
@@ -124,6 +124,16 @@ def test_drift_and_gradient_are_finite_at_time_0_where_all_paths_agree(tracked):
         value, gradient = eqx.filter_value_and_grad(loss)(tracked, run)
         assert np.isfinite(value)
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_a_running_mean_that_lags_is_not_magnified_at_time_0(tracked):
+    xs = jnp.zeros((6, 2))
+    learned_on = eqx.tree_at(
+        lambda d: d.stack.layers[0].bias, tracked, replace_fn=lambda b: b + 0.1
+    )
+    np.testing.assert_allclose(
+        in_sampling(learned_on, 0.0, xs), in_training(learned_on, 0.0, xs), atol=1e-2
+    )
 
 
 def test_running_statistics_get_no_gradient(tracked, states):

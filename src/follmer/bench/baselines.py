@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import baselines
-from follmer.diagnostics import ChainDiagnostics, SecondOpinion, diagnose, verdict
+from follmer.diagnostics import ChainDiagnostics, Opinion, diagnose, verdict
 from follmer.targets import Target
 
 # One budget for every target.
@@ -73,7 +73,7 @@ def weighted(
     seconds: float,
     gradient_evaluations: int | None,
     note: str = "",
-    second: SecondOpinion | None = None,
+    second: Opinion | None = None,
 ) -> Result:
     """A result whose numbers follow from its log weights, and a second opinion if there is one."""
     found = diagnose(log_weights, second)

@@ -53,7 +53,7 @@ class BatchNorm(eqx.Module):
 
     def __init__(self, width: int, num_knots: int, axes: tuple[str, ...]):
         self.running_mean = jnp.zeros((num_knots, width))
-        self.running_variance = jnp.ones((num_knots, width))
+        self.running_variance = jnp.zeros((num_knots, width))
         self.inference = False
         self.axes = axes
         self.epsilon = 1e-5
@@ -73,7 +73,11 @@ class BatchNorm(eqx.Module):
         return mean, jax.lax.pmean((h - mean) ** 2, self.axes)
 
     def precision(self, variance: Float[Array, " width"]) -> Float[Array, " width"]:
-        """1/√(variance + ε); where running variances vanish, as at t = 0, so does this."""
+        """1/√(variance + ε); where running variances vanish, as at t = 0, so does this.
+
+        There all paths agree, so training sees no deviation at all, but the running mean of a
+        network that still learns lags behind, and its lag must not be magnified.
+        """
         if self.inference:
             return jnp.sqrt(variance) / (variance + self.epsilon)
         return jax.lax.rsqrt(variance + self.epsilon)
@@ -88,9 +92,6 @@ class BatchNorm(eqx.Module):
         knots = jnp.linspace(0.0, 1.0, self.running_mean.shape[0], dtype=mean.dtype)
         onto_knots = jax.vmap(lambda column: jnp.interp(knots, times, column), 1, 1)
         mean, variance = onto_knots(mean), onto_knots(variance)
-        # Deviations are from the mean that inference will subtract: at t = 0 all paths agree,
-        # and only the lag of the running mean keeps this variance from vanishing.
-        variance += (mean - self.running_mean) ** 2
         new = (
             (1 - self.momentum) * self.running_mean + self.momentum * mean,
             (1 - self.momentum) * self.running_variance + self.momentum * variance,

@@ -6,7 +6,8 @@ from follmer.targets.data import checked_batch_size, random_batch, take
 from follmer.targets.network import from_network
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport
-from follmer.targets.structured import Rows, StructuredTarget
+from follmer.targets.rows import Rows
+from follmer.targets.structured import StructuredTarget
 from follmer.targets.target import Target, as_target
 
 __all__ = [

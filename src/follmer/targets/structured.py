@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,30 +16,12 @@ from follmer.targets.affine import Affine
 from follmer.targets.data import as_data, in_chunks, take
 from follmer.targets.local import Frame, LocalLogDensity, Placement, follow, local_frame
 from follmer.targets.preflight import CheckReport
+from follmer.targets.rows import Rows, Tangent, flat_rows, num_rows, row_shapes, standardisation
 from follmer.targets.space import Space, named_leaves
 from follmer.targets.target import Target, result_shape
 
 # Locals whose frames are found, or density is checked, at once.
 _ROWS_AT_ONCE, _ROWS_CHECKED = 1024, 32
-
-
-class Tangent(NamedTuple):
-    """What data points say of the globals to first order: ln p(x_i|Φ) ≈ value + slope·(Φ − Φ̂)."""
-
-    value: Float[Array, "*rows"]
-    slope: Float[Array, "*rows global"]
-
-    def __call__(self, shift: Float[Array, " global"]) -> Float[Array, "*rows"]:
-        return self.value + self.slope @ shift
-
-
-class Rows(NamedTuple):
-    """Data points as the sampler sees them: the data, their features, where their locals lie."""
-
-    data: PyTree
-    features: Float[Array, "rows features"]
-    frames: Frame | None = None
-    tangents: Tangent | None = None
 
 
 class StructuredSpace:
@@ -113,7 +95,7 @@ class StructuredTarget:
         points, self.num_data = as_data(data)
         self.rows_at_once = self.num_data
         self.predictive = None
-        self._standard = _standardisation(points, self.dtype)
+        self._standard = standardisation(points, self.dtype)
         self._tangent_sum: Tangent | None = None
         self.data: Rows = self.rows(points)
         self._check_shapes()
@@ -141,14 +123,14 @@ class StructuredTarget:
 
     def dim_with(self, batch: Rows | None) -> int:
         """The coordinates of the globals and of a batch's locals."""
-        return self.global_dim + self.local_dim * _num_rows(self.data if batch is None else batch)
+        return self.global_dim + self.local_dim * num_rows(self.data if batch is None else batch)
 
     def weights(self, batch: Rows | None) -> Float[Array, " dim"] | None:
         """How often each coordinate counts where a batch stands for all data points."""
         batch = self.data if batch is None else batch
-        if _num_rows(batch) == self.num_data:
+        if num_rows(batch) == self.num_data:
             return None
-        locals_ = jnp.full(self.local_dim * _num_rows(batch), self._scaling(batch), self.dtype)
+        locals_ = jnp.full(self.local_dim * num_rows(batch), self._scaling(batch), self.dtype)
         return jnp.concatenate([jnp.ones(self.global_dim, self.dtype), locals_])
 
     def whitened(self, affine: Affine | None) -> "StructuredTarget":
@@ -170,7 +152,7 @@ class StructuredTarget:
     def rows(self, data: PyTree) -> Rows:
         """Data points as `simulate` needs them; new ones must look like the target's own."""
         mean, scale = self._standard
-        features = (_flat_rows(data, self.dtype) - mean) / scale
+        features = (flat_rows(data, self.dtype) - mean) / scale
         if self.space.affine is None:
             return Rows(data, features)
         centre = self.space.affine.mean
@@ -191,7 +173,7 @@ class StructuredTarget:
     def _new_rows(self, data: PyTree) -> Rows:
         """Checked data points that were not trained on."""
         data, _ = as_data(data)
-        wanted, found = (_row_shapes(one) for one in (self.data.data, data))
+        wanted, found = (row_shapes(one) for one in (self.data.data, data))
         if wanted != found:
             raise InputError(
                 f"the new data points are {found}; those of the target are {wanted}.",
@@ -206,7 +188,7 @@ class StructuredTarget:
             if rows is not None:
                 raise InputError("both rows and data were given.", hint="one of them")
             new = self._new_rows(data)
-            return new, self.num_data + np.arange(_num_rows(new))
+            return new, self.num_data + np.arange(num_rows(new))
         if rows is None:
             return self.data, np.arange(self.num_data)
         places = np.asarray(rows)
@@ -232,7 +214,7 @@ class StructuredTarget:
         batch = self.data if batch is None else batch
         terms = self.local_log_densities(x, batch)
         value = self.global_log_density(x)
-        if batch.tangents is not None and _num_rows(batch) != self.num_data:
+        if batch.tangents is not None and num_rows(batch) != self.num_data:
             affine = self.space.affine
             assert affine is not None
             assert self._tangent_sum is not None
@@ -330,7 +312,7 @@ class StructuredTarget:
         """The same model of fewer data points."""
         target = copy.copy(self)
         target.data = take(self.data, jnp.asarray(indices))
-        target.num_data = _num_rows(target.data)
+        target.num_data = num_rows(target.data)
         return target
 
     @options_checked
@@ -377,7 +359,7 @@ class StructuredTarget:
         return Tangent(*jax.value_and_grad(evidence)(centre))
 
     def _scaling(self, batch: Rows) -> float:
-        return self.num_data / max(_num_rows(batch), 1)
+        return self.num_data / max(num_rows(batch), 1)
 
     def _check_shapes(self) -> None:
         shapes = {}
@@ -414,27 +396,5 @@ def _checked_constraints(constraints: Any) -> dict[str, PyTree]:
     return constraints
 
 
-def _num_rows(rows: Rows) -> int:
-    return rows.features.shape[0]
-
-
 def _repeated(leaf: Any, count: int) -> Array:
     return jnp.broadcast_to(jnp.asarray(leaf), (count, *jnp.shape(leaf)))
-
-
-def _row_shapes(data: PyTree) -> str:
-    return ", ".join(f"{name}{list(leaf.shape[1:])}" for name, leaf in named_leaves(data))
-
-
-def _flat_rows(data: PyTree, dtype: Any) -> Float[Array, "rows features"]:
-    """Every row's numbers in one vector."""
-    leaves = jax.tree.leaves(data)
-    return jnp.concatenate([leaf.reshape(len(leaf), -1).astype(dtype) for leaf in leaves], axis=1)
-
-
-def _standardisation(data: PyTree, dtype: Any) -> tuple[Array, Array]:
-    """Mean and spread of the data's columns; constant columns are left at their mean."""
-    table = np.asarray(_flat_rows(data, dtype), float)
-    spread = table.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    return jnp.asarray(table.mean(axis=0), dtype), jnp.asarray(spread, dtype)
