@@ -21,11 +21,11 @@ demo: $(VENV)/plots.stamp
 	$(BIN)/follmer demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Everything, the long statistical runs included.
 verify: lint
-	$(BIN)/python -m pytest -n auto -m "slow or not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow or not slow"
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -19,6 +19,7 @@ from follmer import (
     fit,
     load,
     mc_sfs,
+    nuts,
     prior_process,
 )
 from follmer.process import Process
@@ -224,13 +225,13 @@ DATA_SETS = {"few": (5, [1.0, -0.5], 1.5), "many": (60, [-1.5, 1.0], 0.5)}
 
 def regression(log_prior, num_data, coefficients, noise):
     random = np.random.default_rng(num_data)
-    x = random.normal(size=(num_data, 2))
+    x = random.normal(size=(num_data, len(coefficients)))
     y = x @ coefficients + noise * random.normal(size=num_data)
     return Target(
         log_prior=log_prior,
         log_likelihood=lambda w, batch: norm.logpdf(batch["y"], batch["x"] @ w, noise),
         data={"x": jnp.asarray(x, jnp.float32), "y": jnp.asarray(y, jnp.float32)},
-        like=jnp.zeros(2),
+        like=jnp.zeros(len(coefficients)),
     )
 
 
@@ -271,3 +272,29 @@ def test_one_process_of_a_prior_serves_several_data_sets(name):
             se = np.sqrt(weights**2 @ (moment - expected) ** 2)
             assert (np.abs(error) < 4.5 * se).all()
             assert (se < 0.03).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["laplace", "student"])
+def test_two_stages_agree_with_nuts_in_eight_dimensions(name):
+    dim = 8
+    process = prior_process(
+        Target(PRIORS[name], like=jnp.zeros(dim)), key=KEY, progress=False, audit=False
+    )
+    target = regression(PRIORS[name], 20, [2.0, -1.0, 0.5] + [0.0] * (dim - 3), 1.0)
+    posterior = fit(target, reference=process, key=KEY, progress=False, audit=False)
+    draws = posterior.weighted_sample(8192, key=jax.random.key(5))
+    weights = np.asarray(jax.nn.softmax(draws.log_weights), float)
+    chains = nuts(target, key=KEY, num_chains=4, num_samples=2000, progress=False)
+    truth = chains.sampler.draws.astype(float)
+    chain_means = truth.mean(axis=1)
+    mean, sd = chain_means.mean(axis=0), truth.reshape(-1, dim).std(axis=0)
+    # Chains are independent: their means tell their own Monte-Carlo error.
+    truth_se = chain_means.std(axis=0, ddof=1) / 2.0
+    x = np.asarray(draws.position, float)
+    se = np.sqrt(weights**2 @ (x - mean) ** 2)
+    # Three degrees of freedom in the chains' error: a wider quantile than the normal's.
+    assert (np.abs(weights @ x - mean) < 4.5 * se + 6.0 * truth_se).all()
+    found_sd = np.sqrt(weights @ (x - weights @ x) ** 2)
+    assert (np.abs(found_sd / sd - 1.0) < 0.1).all()
+    assert (se < 0.1 * sd).all()

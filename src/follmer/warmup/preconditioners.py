@@ -114,5 +114,5 @@ def warm_up(precondition: Any, target: Target, key: PRNGKeyArray) -> Start:
                 f"{target.dim}."
             )
         return Start(precondition, {}, "whitened by the given affine map")
-    form = "a follmer.Affine"
+    form = "'moments', or a follmer.Affine"
     return named_or_own("precondition", precondition, PRECONDITIONERS, form)(target, key)
