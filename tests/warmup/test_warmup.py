@@ -12,6 +12,7 @@ from follmer.targets.affine import diagonal
 from follmer.warmup import PRECONDITIONERS, hmc, warm_up
 from follmer.warmup.laplace import laplace
 from follmer.warmup.modes import spread_climbs
+from follmer.warmup.start import misses_mass
 from follmer.warmup.tempering import temper
 
 SD = np.array([1e-2, 1.0, 30.0])
@@ -38,6 +39,41 @@ def test_separate_modes_are_told_apart_however_far(key):
     ends, found = spread_climbs(two_modes, 1, jnp.float32, 8, key)
     assert found.sum() == 2
     np.testing.assert_allclose(np.sort(np.asarray(ends.x)[found, 0]), [-6.0, 6.0], atol=0.01)
+
+
+def test_climbs_that_stop_short_go_on(key, x64):
+    """A regression on raw predictors is steep far away and has one mode."""
+    columns = np.random.default_rng(0).normal(size=(50, 3)) * np.array([1e-2, 1.0, 1e3])
+    response = columns @ np.ones(3)
+
+    def regression(x):
+        return jnp.sum(norm.logpdf(response, columns @ x[:3], jnp.exp(x[3]))) - x[3] ** 2
+
+    _, found = spread_climbs(regression, 4, jnp.float64, 32, key)
+    assert found.sum() == 1
+
+
+@pytest.mark.parametrize(("drop", "expected"), [(10.0, 2), (100.0, 1)])
+def test_modes_far_below_the_best_are_not_visited(key, drop, expected):
+    def uneven(x):
+        return -0.5 * (jnp.abs(x[0]) - 8.0) ** 2 - jnp.where(x[0] > 0, 0.0, drop)
+
+    _, found = spread_climbs(uneven, 1, jnp.float32, 16, key)
+    assert found.sum() == expected
+
+
+def funnel(x):
+    return norm.logpdf(x[0], 0.0, 3.0) + jnp.sum(norm.logpdf(x[1:], 0.0, jnp.exp(0.5 * x[0])))
+
+
+def gaussian(x):
+    return jnp.sum(norm.logpdf(x, 1.0, 0.5))
+
+
+@pytest.mark.parametrize(("log_density", "expected"), [(funnel, True), (gaussian, False)])
+def test_mass_far_from_the_mode_is_noticed(key, log_density, expected):
+    target = Target(log_density, like=jnp.zeros(8))
+    assert misses_mass(target, PRECONDITIONERS["laplace"](target, key), key) == expected
 
 
 def test_laplace_is_exact_for_a_gaussian_of_mixed_scales():

@@ -21,6 +21,12 @@ _POINTS_BETWEEN = 32
 # The starts are widened by this factor until the ends no longer spread.
 _WIDEN = 2.0
 _MAX_WIDENINGS = 12
+_MAX_RENEWALS = 4
+# A mode so many nats below the best, and more for each coordinate, would have to be thousands of
+# times as wide along every one of them to matter.
+_FAR_BELOW, _FAR_BELOW_EACH = 20.0, 10.0
+
+ValueAndGradient = Callable[[Array], tuple[Array, Array]]
 
 
 class Ends(NamedTuple):
@@ -55,7 +61,7 @@ def spread_climbs(
         ends = _joined(ends, ascend(value_and_gradient, starts))
         if len(ends.x) == 0:
             break
-        separate = separated(log_density, ends)
+        ends, separate = _climbed_on(log_density, value_and_gradient, ends)
         spread = np.std(np.asarray(ends.x)[separate], axis=0) if separate.sum() > 1 else 0.0
         centre = np.mean(np.asarray(ends.x)[separate], axis=0)
         wanted = np.maximum(_WIDEN * spread, 1.0)
@@ -63,6 +69,33 @@ def spread_climbs(
             break
         scale = np.maximum(scale, wanted)
     return ends, separate
+
+
+def _climbed_on(
+    log_density: LogDensity, value_and_gradient: ValueAndGradient, ends: Ends
+) -> tuple[Ends, np.ndarray]:
+    """Ends that are modes of their own, after those that stopped short went on.
+
+    A climb from where the density is steep has arrived, by its own measure, where others would go
+    on; a new one from its end has a finer measure.
+    """
+    separate = _worthwhile(ends, separated(log_density, ends))
+    for _ in range(_MAX_RENEWALS):
+        before = separate.sum()
+        if before == 1:
+            break
+        others = Ends(ends.x[~separate], ends.log_density[~separate], ends.gradient_evaluations)
+        ends = _joined(others, ascend(value_and_gradient, ends.x[separate]))
+        separate = _worthwhile(ends, separated(log_density, ends))
+        if separate.sum() == before:
+            break
+    return ends, separate
+
+
+def _worthwhile(ends: Ends, separate: np.ndarray) -> np.ndarray:
+    """The modes among them that can hold any mass beside the best, however wide they are."""
+    values = np.asarray(ends.log_density, float)
+    return separate & (values > values.max() - _FAR_BELOW - _FAR_BELOW_EACH * ends.x.shape[1])
 
 
 def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
@@ -90,9 +123,7 @@ def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
     return found
 
 
-def ascend(
-    value_and_gradient: Callable[[Array], tuple[Array, Array]], starts: Float[Array, "starts dim"]
-) -> Ends:
+def ascend(value_and_gradient: ValueAndGradient, starts: Float[Array, "starts dim"]) -> Ends:
     """`climb`, given the log density and its gradient in one function."""
     from scipy.optimize import minimize
 

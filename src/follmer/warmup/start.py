@@ -39,6 +39,8 @@ _NUM_STARTS = 32
 # them, end apart.
 _FEW_DIMENSIONS, _FEWEST_CLIMBS, _APART = 10, 8, 0.9
 _NUM_PARTICLES = 4096
+# Draws by which evidence is looked for around 0, and nats that are clearly more of it.
+_NUM_PROBES, _PROBED_AT_ONCE, _CLEARLY = 1024, 64, 5.0
 
 
 class Start(NamedTuple):
@@ -64,13 +66,19 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
             target.log_density, target.dim, target.dtype, num_starts, climb_key
         )
         if modes.sum() > 1 and not _countless(modes, target.dim):
-            return explored(target, explore_key, ends, modes, cost)
+            return _explored_modes(target, explore_key, ends, modes, cost)
     else:
         ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
         modes = np.ones(len(ends.x), bool)
     if len(ends.x) == 0:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
     start = by_laplace(target, ends, cost)
+    if target.dim <= _MAX_EXPLORED and misses_mass(target, start, explore_key):
+        # Wide enough for the mode and for where the mass was met.
+        zero = jnp.zeros((1, target.dim), target.dtype)
+        points = np.concatenate([np.asarray(ends.x[:1]), zero])
+        words = "the mass is not around the mode"
+        return explored(target, explore_key, points, cost, start.gradient_evaluations, words)
     if _countless(modes, target.dim):
         found = f"{len(modes)} climbs found {modes.sum()} modes, too many to visit"
         words = f"{found}: draws are of the best alone"
@@ -161,23 +169,58 @@ def _learning_rate(dim: int) -> float:
     return 1e-2 * min(1.0, np.sqrt(50.0 / dim))
 
 
-def explored(
+def misses_mass(target: Target, start: Start, key: PRNGKeyArray) -> bool:
+    """Whether normals around 0 show clearly more mass than the Gaussian at the mode does.
+
+    A funnel is highest where it has next to no mass. Importance sampling hardly ever finds much
+    more evidence than there is, so where it finds more than the mode has, the rest is elsewhere.
+    """
+    assert start.affine is not None
+    zero = jnp.zeros(target.dim, target.dtype)
+    around = [diagonal(zero, np.full(target.dim, scale), target.dtype) for scale in (1.0, _UNIT)]
+    noise = jax.random.normal(key, (_NUM_PROBES, target.dim), target.dtype)
+
+    @jax.jit
+    def log_evidence(affine: Affine) -> Float[Array, ""]:
+        whitened = target.whitened(affine)
+        log_weights = jax.lax.map(
+            lambda z: whitened.log_density(z) + 0.5 * z @ z, noise, batch_size=_PROBED_AT_ONCE
+        )
+        return jax.nn.logsumexp(jnp.where(jnp.isnan(log_weights), -jnp.inf, log_weights))
+
+    at_mode, *elsewhere = [log_evidence(affine) for affine in (start.affine, *around)]
+    return bool(max(elsewhere) > at_mode + _CLEARLY)
+
+
+def _explored_modes(
     target: Target, key: PRNGKeyArray, ends: Ends, modes: np.ndarray, cost: float
 ) -> Start:
-    """Tempered SMC from a normal that is wide enough for all modes found."""
-    mean, scale = _wide(target, np.asarray(ends.x)[modes])
+    found = np.asarray(ends.x)[modes]
+    words = f"{len(found)} modes or more"
+    return explored(target, key, found, cost, ends.gradient_evaluations, words)
+
+
+def explored(
+    target: Target,
+    key: PRNGKeyArray,
+    points: Float[np.ndarray, "points dim"],
+    cost: float,
+    spent: int,
+    why: str,
+) -> Start:
+    """Tempered SMC from a normal that is wide enough for all given points."""
+    mean, scale = _wide(target, points)
     num_particles = int(np.clip(_BUDGET / (4000.0 * cost), 512, _NUM_PARTICLES))
     result = jax.jit(lambda key: temper(target.log_density, mean, scale, num_particles, key))(key)
     affine = _covering(np.asarray(result.particles, float), target.dtype)
     whitened = jax.vmap(affine.inverse)(result.particles)
     moves = 4 * int(result.temperatures) + 100
-    gradients = ends.gradient_evaluations + moves * hmc.NUM_LEAPFROG * num_particles
+    gradients = spent + moves * hmc.NUM_LEAPFROG * num_particles
     words = (
-        f"{modes.sum()} modes or more: explored by tempered SMC "
-        f"({num_particles} particles, {int(result.temperatures)} temperatures)"
+        f"{why}: explored by tempered SMC ({num_particles} particles, "
+        f"{int(result.temperatures)} temperatures)"
     )
-    settings = {"learning_rate": 5e-3}
-    return Start(affine, settings, words, whitened, gradients)
+    return Start(affine, {"learning_rate": 5e-3}, words, whitened, gradients)
 
 
 def explored_from(target: Target, key: PRNGKeyArray) -> Start:
@@ -186,7 +229,7 @@ def explored_from(target: Target, key: PRNGKeyArray) -> Start:
     ends, modes = spread_climbs(
         target.log_density, target.dim, target.dtype, _NUM_STARTS, climb_key
     )
-    return explored(target, explore_key, ends, modes, gradient_cost(target))
+    return _explored_modes(target, explore_key, ends, modes, gradient_cost(target))
 
 
 def gradient_cost(target: Target | StructuredTarget) -> float:
