@@ -22,7 +22,7 @@ LAYERS = [
     ["summary", "samplers", "prediction"],
     ["structured_sampling"],
     ["posterior"],
-    ["checkpoint", "moments", "reference"],
+    ["checkpoint", "moments", "reference", "second_try"],
     ["fit"],
     ["prior_process"],
     ["baselines"],

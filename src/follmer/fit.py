@@ -26,6 +26,7 @@ from follmer.posterior import Posterior
 from follmer.progress import Bar, Pace
 from follmer.reference import by_reference
 from follmer.samplers import DRAWS_AT_ONCE, Flow, draw
+from follmer.second_try import second_try
 from follmer.structured_sampling import flow_of
 from follmer.targets import Affine, StructuredTarget, Target, as_target
 from follmer.warmup import Start, structured_start, warm_up
@@ -94,9 +95,10 @@ def fit(
       .2², .1², .05² and .01², and goes on with that of the highest ELBO.
     - `precondition`: how coordinates are found in which the target is near N(0, I). "auto" climbs
       from many starts, whitens by the curvature where it finds one mode and explores by tempered
-      SMC where it finds several; it also chooses the settings that are not given, and its choice is
-      in the posterior's notes. Else "identity", "prior", "diagonal", "laplace", "low_rank",
-      "pathfinder", "moments" (of the draws, in rounds of training), "explore", or an `Affine`.
+      SMC where it finds several, or where draws from one mode do not reach the posterior; it also
+      chooses the settings that are not given, and its choice is in the posterior's notes. Else
+      "identity", "prior", "diagonal", "laplace", "low_rank", "pathfinder", "moments" (of the draws,
+      in rounds of training), "explore", or an `Affine`.
     - `reference`: the process of the target's prior (`follmer.prior_process`): training steers away
       from it by the likelihood alone, in the process's own coordinates and on its time grid.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
@@ -118,6 +120,7 @@ def fit(
     if patience is not None:
         positive_int("patience", patience)
     check_key, train_key, warm_key, audit_key = jax.random.split(key, 4)
+    retry_key = jax.random.fold_in(audit_key, 0)
     check_options(options)
     if reference is not None:
         _check_alone(target, precondition)
@@ -163,7 +166,25 @@ def fit(
     trained = train(algorithm, saved, may_be_done=may_be_done)
     posterior = _posterior(algorithm, trained, start)
     # Where known modes are left out, MCMC from the draws cannot vouch for them.
-    return posterior.audited(key=audit_key) if audit and not start.is_partial else posterior
+    if audit and not start.is_partial:
+        posterior = posterior.audited(key=audit_key)
+    if not start.from_mode or options or checkpoint or trained.interrupted:
+        return posterior
+
+    def explore(key: PRNGKeyArray) -> Posterior:
+        return fit(
+            target,
+            key=key,
+            precondition="explore",
+            chunk_size=chunk_size,
+            patience=patience,
+            callbacks=callbacks,
+            check=False,
+            audit=audit,
+            progress=progress,
+        )
+
+    return second_try(posterior, explore, retry_key)
 
 
 class _Trained(NamedTuple):

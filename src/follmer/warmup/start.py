@@ -15,6 +15,7 @@ from follmer.warmup.descent import PROBED_GRADIENTS, descend, probed_widths
 from follmer.warmup.hmc import LogDensity
 from follmer.warmup.laplace import diagonal_widths, laplace
 from follmer.warmup.modes import Ends, climb, spread_climbs
+from follmer.warmup.probing import probe
 from follmer.warmup.tempering import temper
 
 # Arithmetic that climbs and an exploration may spend on gradients of the target: some seconds.
@@ -38,9 +39,12 @@ _NUM_STARTS = 32
 # Modes count as countless in more dimensions than these, where so many climbs, and this share of
 # them, end apart.
 _FEW_DIMENSIONS, _FEWEST_CLIMBS, _APART = 10, 8, 0.9
-_NUM_PARTICLES = 4096
-# Draws by which evidence is looked for around 0, and nats that are clearly more of it.
-_NUM_PROBES, _PROBED_AT_ONCE, _CLEARLY = 1024, 64, 5.0
+_NUM_PARTICLES, _FEWEST_PARTICLES = 4096, 512
+_PER_PARTICLE = 4000.0  # gradients, about
+# Nats of evidence that are clearly more than the mode's; nats between evidence and ELBO from which
+# a Gaussian at the mode is worse than particles, in so few dimensions.
+_CLEARLY = 5.0
+_FAR_OFF, _FEW_FOR_PARTICLES = 3.0, 20
 
 
 class Start(NamedTuple):
@@ -52,6 +56,7 @@ class Start(NamedTuple):
     draws: Float[Array, "draws dim"] | None = None  # in the whitened coordinates
     gradient_evaluations: int = 0
     is_partial: bool = False  # modes are known that the draws will not visit
+    from_mode: bool = False  # an exploration, which would not take long, may lead further
 
 
 def automatic(target: Target, key: PRNGKeyArray) -> Start:
@@ -73,17 +78,17 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     if len(ends.x) == 0:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
     start = by_laplace(target, ends, cost)
-    if target.dim <= _MAX_EXPLORED and misses_mass(target, start, explore_key):
-        # Wide enough for the mode and for where the mass was met.
+    doubt = _doubt(target, start, cost, explore_key)
+    if doubt:
+        # Wide enough for the mode and for where mass was looked for.
         zero = jnp.zeros((1, target.dim), target.dtype)
         points = np.concatenate([np.asarray(ends.x[:1]), zero])
-        words = "the mass is not around the mode"
-        return explored(target, explore_key, points, cost, start.gradient_evaluations, words)
+        return explored(target, explore_key, points, cost, start.gradient_evaluations, doubt)
     if _countless(modes, target.dim):
         found = f"{len(modes)} climbs found {modes.sum()} modes, too many to visit"
         words = f"{found}: draws are of the best alone"
         return start._replace(words=words, is_partial=True)
-    return start
+    return start._replace(from_mode=_is_explorable(target, cost))
 
 
 def _countless(modes: np.ndarray, dim: int) -> bool:
@@ -92,6 +97,28 @@ def _countless(modes: np.ndarray, dim: int) -> bool:
     In few dimensions an exploration has particles enough for all of them.
     """
     return dim > _FEW_DIMENSIONS and len(modes) >= _FEWEST_CLIMBS and modes.mean() >= _APART
+
+
+def _doubt(target: Target, start: Start, cost: float, key: PRNGKeyArray) -> str:
+    """Why the Gaussian at the only mode found is no place to start from; empty where it is one."""
+    if not _is_explorable(target, cost):
+        return ""
+    assert start.affine is not None
+    zero = jnp.zeros(target.dim, target.dtype)
+    around = [diagonal(zero, np.full(target.dim, scale), target.dtype) for scale in (1.0, _UNIT)]
+    at_mode = probe(target, start.affine, key)
+    if max(probe(target, affine, key).log_evidence for affine in around) > (
+        at_mode.log_evidence + _CLEARLY
+    ):
+        return "the mass is not around the mode"
+    if target.dim <= _FEW_FOR_PARTICLES and at_mode.gap > _FAR_OFF:
+        return "the curvature at the mode misleads"
+    return ""
+
+
+def _is_explorable(target: Target, cost: float) -> bool:
+    """Whether rough draws can be had in a minute or so."""
+    return target.dim <= _MAX_EXPLORED and cost <= _BUDGET / (_PER_PARTICLE * _FEWEST_PARTICLES)
 
 
 def identity(target: Target) -> Start:
@@ -169,29 +196,6 @@ def _learning_rate(dim: int) -> float:
     return 1e-2 * min(1.0, np.sqrt(50.0 / dim))
 
 
-def misses_mass(target: Target, start: Start, key: PRNGKeyArray) -> bool:
-    """Whether normals around 0 show clearly more mass than the Gaussian at the mode does.
-
-    A funnel is highest where it has next to no mass. Importance sampling hardly ever finds much
-    more evidence than there is, so where it finds more than the mode has, the rest is elsewhere.
-    """
-    assert start.affine is not None
-    zero = jnp.zeros(target.dim, target.dtype)
-    around = [diagonal(zero, np.full(target.dim, scale), target.dtype) for scale in (1.0, _UNIT)]
-    noise = jax.random.normal(key, (_NUM_PROBES, target.dim), target.dtype)
-
-    @jax.jit
-    def log_evidence(affine: Affine) -> Float[Array, ""]:
-        whitened = target.whitened(affine)
-        log_weights = jax.lax.map(
-            lambda z: whitened.log_density(z) + 0.5 * z @ z, noise, batch_size=_PROBED_AT_ONCE
-        )
-        return jax.nn.logsumexp(jnp.where(jnp.isnan(log_weights), -jnp.inf, log_weights))
-
-    at_mode, *elsewhere = [log_evidence(affine) for affine in (start.affine, *around)]
-    return bool(max(elsewhere) > at_mode + _CLEARLY)
-
-
 def _explored_modes(
     target: Target, key: PRNGKeyArray, ends: Ends, modes: np.ndarray, cost: float
 ) -> Start:
@@ -210,7 +214,9 @@ def explored(
 ) -> Start:
     """Tempered SMC from a normal that is wide enough for all given points."""
     mean, scale = _wide(target, points)
-    num_particles = int(np.clip(_BUDGET / (4000.0 * cost), 512, _NUM_PARTICLES))
+    num_particles = int(
+        np.clip(_BUDGET / (_PER_PARTICLE * cost), _FEWEST_PARTICLES, _NUM_PARTICLES)
+    )
     result = jax.jit(lambda key: temper(target.log_density, mean, scale, num_particles, key))(key)
     affine = _covering(np.asarray(result.particles, float), target.dtype)
     whitened = jax.vmap(affine.inverse)(result.particles)
