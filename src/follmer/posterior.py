@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -232,9 +232,16 @@ class Posterior:
                 found = second_opinion(algorithm, parameters, x, log_weights, move_key)
             note = precision_note(self.target, x, line_key)
             notes = notes if note is None else (*notes, note)
-        return Posterior(
-            self.target, self.sampler, self.history, notes, found, self.gradient_evaluations
-        )
+        return self.retold(notes=notes, second_opinion=found)
+
+    def retold(self, **changes: Any) -> "Posterior":
+        """The same draws with other `notes`, `second_opinion` or `gradient_evaluations`."""
+        kept = {
+            "notes": self.notes,
+            "second_opinion": self.second_opinion,
+            "gradient_evaluations": self.gradient_evaluations,
+        }
+        return Posterior(self.target, self.sampler, self.history, **{**kept, **changes})
 
     @options_checked
     def summary(

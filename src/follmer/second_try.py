@@ -29,11 +29,5 @@ def _name(posterior: Posterior, key: PRNGKeyArray) -> str:
 
 
 def _told(kept: Posterior, note: str, other: Posterior) -> Posterior:
-    return Posterior(
-        kept.target,
-        kept.sampler,
-        kept.history,
-        (*kept.notes, note),
-        kept.second_opinion,
-        (kept.gradient_evaluations or 0) + (other.gradient_evaluations or 0),
-    )
+    gradients = (kept.gradient_evaluations or 0) + (other.gradient_evaluations or 0)
+    return kept.retold(notes=(*kept.notes, note), gradient_evaluations=gradients)
