@@ -79,11 +79,10 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
     start = by_laplace(target, ends, cost)
     doubt = _doubt(target, start, cost, explore_key)
-    if doubt:
-        # Wide enough for the mode and for where mass was looked for.
-        zero = jnp.zeros((1, target.dim), target.dtype)
-        points = np.concatenate([np.asarray(ends.x[:1]), zero])
-        return explored(target, explore_key, points, cost, start.gradient_evaluations, doubt)
+    if doubt is not None:
+        points = np.concatenate([np.asarray(ends.x[: doubt.from_mode]), np.zeros((1, target.dim))])
+        spent = start.gradient_evaluations
+        return explored(target, explore_key, points, cost, spent, doubt.words)
     if _countless(modes, target.dim):
         found = f"{len(modes)} climbs found {modes.sum()} modes, too many to visit"
         words = f"{found}: draws are of the best alone"
@@ -99,21 +98,25 @@ def _countless(modes: np.ndarray, dim: int) -> bool:
     return dim > _FEW_DIMENSIONS and len(modes) >= _FEWEST_CLIMBS and modes.mean() >= _APART
 
 
-def _doubt(target: Target, start: Start, cost: float, key: PRNGKeyArray) -> str:
-    """Why the Gaussian at the only mode found is no place to start from; empty where it is one."""
+class _Doubt(NamedTuple):
+    """Why the Gaussian at the only mode found is no place to start from; whether its mode is."""
+
+    words: str
+    from_mode: bool
+
+
+def _doubt(target: Target, start: Start, cost: float, key: PRNGKeyArray) -> _Doubt | None:
     if not _is_explorable(target, cost):
-        return ""
+        return None
     assert start.affine is not None
     zero = jnp.zeros(target.dim, target.dtype)
     around = [diagonal(zero, np.full(target.dim, scale), target.dtype) for scale in (1.0, _UNIT)]
-    at_mode = probe(target, start.affine, key)
-    if max(probe(target, affine, key).log_evidence for affine in around) > (
-        at_mode.log_evidence + _CLEARLY
-    ):
-        return "the mass is not around the mode"
+    at_mode, *others = [probe(target, affine, key) for affine in (start.affine, *around)]
+    if max(other.log_evidence for other in others) > at_mode.log_evidence + _CLEARLY:
+        return _Doubt("the mass is not around the mode", from_mode=False)
     if target.dim <= _FEW_FOR_PARTICLES and at_mode.gap > _FAR_OFF:
-        return "the curvature at the mode misleads"
-    return ""
+        return _Doubt("the curvature at the mode misleads", from_mode=True)
+    return None
 
 
 def _is_explorable(target: Target, cost: float) -> bool:
