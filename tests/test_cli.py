@@ -75,6 +75,7 @@ def test_python_dash_m_follmer_shows_the_help():
     assert "demo" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_demo_tells_the_evidence_and_a_verdict_and_draws_a_picture(tmp_path):
     picture = tmp_path / "picture.png"

@@ -35,6 +35,7 @@ def few_gammas(monkeypatch):
     monkeypatch.setattr("follmer.gamma_search.GAMMAS", (0.5**2, SD**2, 0.01**2))
 
 
+@pytest.mark.slow
 def test_fit_finds_the_gamma_of_the_target_and_says_so(few_gammas, key):
     seen = []
     posterior = follmer.fit(

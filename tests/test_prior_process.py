@@ -96,6 +96,7 @@ def test_other_priors_are_not_taken_for_gaussian(log_prior):
     assert as_gaussian(Target(log_prior, like=jnp.zeros(2)), KEY) is None
 
 
+@pytest.mark.slow
 def test_any_other_prior_is_fitted():
     process = prior_process(with_data(lasso), key=KEY, **TINY)
     assert len(process.history["loss"]) == 10

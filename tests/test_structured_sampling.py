@@ -134,6 +134,7 @@ def test_mini_batches_reach_the_same_posterior(posterior, key):
     assert abs(found.log_evidence - whole.log_evidence) < 4 * noise
 
 
+@pytest.mark.slow
 def test_the_papers_network_trains_with_its_statistics(key):
     posterior = follmer.fit(
         hierarchy(),
@@ -170,9 +171,7 @@ def test_bad_choices_of_locals_are_refused(posterior, key, arguments, message):
 
 def test_ordinary_posteriors_have_no_locals(key):
     target = follmer.Target(lambda x: -0.5 * jnp.sum(x**2), like=jnp.zeros(2))
-    posterior = follmer.fit(
-        target, key=key, precondition="identity", num_iterations=1, audit=False, progress=False
-    )
+    posterior = follmer.mc_sfs(target, num_steps=2, num_samples=2)
     with pytest.raises(follmer.InputError, match="StructuredTarget"):
         posterior.sample_global(3, key=key)
 

@@ -331,7 +331,7 @@ class _Loop:
         else:
             log_weights = self._weigh(state.average, keys, data)
         # Early drifts may send paths where the density is not finite.
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             se = float(np.std(np.asarray(log_weights))) / np.sqrt(DRAWS_AT_ONCE)
         return float(jnp.mean(log_weights)), se, float(ess_fraction(log_weights))
 

@@ -85,11 +85,17 @@ def test_sampling_uses_the_running_statistics(tracked, states):
     np.testing.assert_array_equal(in_training(shifted, 0.5, xs), in_training(tracked, 0.5, xs))
 
 
-def test_one_track_moves_the_running_mean_by_the_momentum(drift, states):
-    norm = drift.track(TIMES, states).stack.norms[0]
+def test_the_first_track_takes_the_statistics_and_later_ones_move_by_the_momentum(drift, states):
+    first = drift.track(TIMES, states)
+    second = first.track(TIMES, states + 1.0)
     for step, knot in enumerate([0, 5, 10, 15]):
-        _, seen = by_hand(drift, float(TIMES[step]), states[:, step])
-        np.testing.assert_allclose(norm.running_mean[knot], 0.1 * seen[0][0], rtol=1e-4, atol=1e-6)
+        t = float(TIMES[step])
+        before = by_hand(drift, t, states[:, step])[1][0][0]
+        after = by_hand(drift, t, states[:, step] + 1.0)[1][0][0]
+        close = {"rtol": 1e-4, "atol": 1e-6}
+        np.testing.assert_allclose(first.stack.norms[0].running_mean[knot], before, **close)
+        moved = 0.9 * before + 0.1 * after
+        np.testing.assert_allclose(second.stack.norms[0].running_mean[knot], moved, **close)
 
 
 def test_running_statistics_converge_to_the_batch_statistics(tracked, states):

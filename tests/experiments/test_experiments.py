@@ -11,16 +11,17 @@ from follmer.experiments.running import EXPERIMENTS, run
 from follmer.plots import METHODS as DRAWN
 from follmer.report import names
 
-# Compiling NUTS takes long: it runs under `make verify` only.
-QUICK = [method for method in METHODS if method != "nuts"]
-# The authors' drift compiles for long too: one experiment, the rest under `make verify`.
+# Compiling takes long: all methods on one experiment, and all else under `make verify` only.
+FLOWS = ["n_sfs", "n_sfs_decoupled"]
+EVERY = "gaussian_mixture"
 RUNS = [
-    *[pytest.param(name, "auto", QUICK) for name in EXPERIMENTS],
-    pytest.param("linear_regression", "paper", QUICK),
+    *[pytest.param(name, "auto", FLOWS) for name in EXPERIMENTS if name != EVERY],
+    pytest.param(EVERY, "auto", [method for method in METHODS if method != "nuts"]),
+    pytest.param("linear_regression", "paper", FLOWS),
     *[
-        pytest.param(name, "paper", METHODS, marks=pytest.mark.slow)
+        pytest.param(name, preset, METHODS, marks=pytest.mark.slow)
         for name in EXPERIMENTS
-        if name != "linear_regression"
+        for preset in ("auto", "paper")
     ],
 ]
 

@@ -76,10 +76,10 @@ def test_probes_tell_the_evidence_and_its_bound(key):
     assert abs(wide.gap - 4 * (np.log(0.5) + 1.5)) < 0.5
 
 
-def test_mass_far_from_the_mode_is_looked_for(key):
-    start = warm_up("auto", Target(funnel, like=jnp.zeros(4)), key)
-    assert "the mass is not around the mode" in start.words
-    assert start.draws is not None
+def test_mass_far_from_the_mode_is_looked_for(key, monkeypatch):
+    monkeypatch.setattr("follmer.warmup.start.explored", lambda *given: given)
+    *_, words = warm_up("auto", Target(funnel, like=jnp.zeros(4)), key)
+    assert words == "the mass is not around the mode"
 
 
 def test_laplace_is_exact_for_a_gaussian_of_mixed_scales():

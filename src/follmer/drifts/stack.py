@@ -88,13 +88,14 @@ class BatchNorm(eqx.Module):
         mean: Float[Array, "steps width"],
         variance: Float[Array, "steps width"],
     ) -> "BatchNorm":
-        """Move the running statistics towards those seen at `times`."""
+        """Move the running statistics towards those seen at `times`, the first time all the way."""
         knots = jnp.linspace(0.0, 1.0, self.running_mean.shape[0], dtype=mean.dtype)
         onto_knots = jax.vmap(lambda column: jnp.interp(knots, times, column), 1, 1)
         mean, variance = onto_knots(mean), onto_knots(variance)
+        weight = jnp.where(jnp.any(self.running_variance > 0), self.momentum, 1.0)
         new = (
-            (1 - self.momentum) * self.running_mean + self.momentum * mean,
-            (1 - self.momentum) * self.running_variance + self.momentum * variance,
+            (1 - weight) * self.running_mean + weight * mean,
+            (1 - weight) * self.running_variance + weight * variance,
         )
         return eqx.tree_at(lambda norm: (norm.running_mean, norm.running_variance), self, new)
 
