@@ -80,7 +80,8 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     start = by_laplace(target, ends, cost)
     doubt = _doubt(target, start, cost, explore_key)
     if doubt is not None:
-        points = np.concatenate([np.asarray(ends.x[: doubt.from_mode]), np.zeros((1, target.dim))])
+        zero = np.zeros((1, target.dim), target.dtype)
+        points = np.concatenate([np.asarray(ends.x[: doubt.from_mode]), zero])
         spent = start.gradient_evaluations
         return explored(target, explore_key, points, cost, spent, doubt.words)
     if _countless(modes, target.dim):
