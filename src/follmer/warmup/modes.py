@@ -26,7 +26,7 @@ _MAX_RENEWALS = 4
 # times as wide along every one of them to matter.
 _FAR_BELOW, _FAR_BELOW_EACH = 20.0, 10.0
 
-ValueAndGradient = Callable[[Array], tuple[Array, Array]]
+ValueAndGradient = Callable[[Array | np.ndarray], tuple[Array, Array]]
 
 
 class Ends(NamedTuple):
@@ -126,6 +126,7 @@ def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
 def ascend(value_and_gradient: ValueAndGradient, starts: Float[Array, "starts dim"]) -> Ends:
     """`climb`, given the log density and its gradient in one function."""
     from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
 
     def one(start: Float[Array, " dim"]) -> tuple[np.ndarray, float, int]:
         first, slope = value_and_gradient(start)
@@ -133,7 +134,7 @@ def ascend(value_and_gradient: ValueAndGradient, starts: Float[Array, "starts di
         beyond = -float(first) + 10.0 * (1.0 + abs(float(first)))
 
         def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = value_and_gradient(jnp.asarray(x, start.dtype))
+            value, gradient = value_and_gradient(x.astype(start.dtype))
             if np.isfinite(value) and np.isfinite(gradient).all():
                 return -float(value), -np.asarray(gradient, float)
             return beyond, np.zeros(len(x))
@@ -153,7 +154,9 @@ def ascend(value_and_gradient: ValueAndGradient, starts: Float[Array, "starts di
         )
         return result.x, -float(result.fun), 1 + result.nfev
 
-    return _sorted(starts.dtype, [one(start) for start in starts])
+    # L-BFGS's own products are far too small for threads: handing them out takes most of the time.
+    with threadpool_limits(1, "blas"):
+        return _sorted(starts.dtype, [one(start) for start in starts])
 
 
 def _sorted(dtype: np.dtype, found: list[tuple[np.ndarray, float, int]]) -> Ends:

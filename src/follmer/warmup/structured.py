@@ -103,7 +103,10 @@ class _Marginal:
         self._of_globals = jax.jit(jax.value_and_grad(log_global))
 
     def __call__(
-        self, y: Float[Array, " global"], rows: PyTree, starts: Float[Array, "rows local"]
+        self,
+        y: Float[Array | np.ndarray, " global"],
+        rows: PyTree,
+        starts: Float[Array, "rows local"],
     ) -> tuple[Array, Array]:
         value, gradient = self._of_globals(y)
         scaling = self._num_data / len(starts)
