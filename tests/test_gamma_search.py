@@ -99,7 +99,7 @@ def test_an_interrupt_ends_the_search(key, monkeypatch):
     def interrupted(self, run, bar):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importlib.import_module("follmer.fit")._Loop, "chunk", interrupted)
+    monkeypatch.setattr(importlib.import_module("follmer.training").Loop, "chunk", interrupted)
     with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
         follmer.fit(
             gaussian(), key=key, gamma="search", precondition="identity", progress=False, **OPTIONS

@@ -23,6 +23,7 @@ LAYERS = [
     ["structured_sampling"],
     ["posterior"],
     ["checkpoint", "moments", "reference", "second_try"],
+    ["training"],
     ["fit"],
     ["prior_process"],
     ["baselines"],

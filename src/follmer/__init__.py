@@ -4,7 +4,7 @@ from follmer import baselines, datasets, diagnostics, drifts, metrics, objective
 from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
 from follmer.diagnostics import ChainDiagnostics, Diagnostics
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
-from follmer.fit import PAPER, Report, fit
+from follmer.fit import PAPER, fit
 from follmer.integrations import from_numpyro
 from follmer.loading import load
 from follmer.nsfs import NSFS, Draws, Info, State
@@ -20,6 +20,7 @@ from follmer.targets import (
     likelihoods,
     priors,
 )
+from follmer.training import Report
 
 __version__ = "0.1.0"
 

@@ -28,8 +28,8 @@ from follmer.experiments.experiment import (
     Record,
     Trial,
 )
-from follmer.fit import INTERRUPTED
 from follmer.targets import StructuredTarget
+from follmer.training import INTERRUPTED
 
 EXPERIMENTS: Mapping[str, Any] = {
     "linear_regression": linear_regression,
