@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from follmer import Target
-from follmer.audit import precision_note, rounding_noise
+from follmer.audit import missed_modes, precision_note, rounding_noise
+from follmer.targets.affine import diagonal
 
 
 def far_from_origin(offset):
@@ -40,3 +41,32 @@ def test_a_sound_density_is_not(draws, key):
 def test_double_precision_is_never_blamed(key):
     target = Target(lambda x: -0.5 * jnp.sum(x**2), like=jnp.zeros(3))
     assert precision_note(target, jax.random.normal(key, (8, 3)), key) is None
+
+
+def two_normals(x):
+    """Modes at ±8, the right one with three quarters of the mass."""
+    logs = jnp.log(jnp.array([0.75, 0.25])) - 0.5 * (x[0] - jnp.array([8.0, -8.0])) ** 2
+    return jax.nn.logsumexp(logs) - 0.5 * jnp.log(2 * jnp.pi)
+
+
+@pytest.mark.parametrize("whitening", [None, diagonal([8.0], [1.0], jnp.float32)])
+@pytest.mark.parametrize(
+    ("centres", "log_evidence", "missed"),
+    [([8.0], np.log(0.75), 1), ([-8.0], np.log(0.25), 1), ([8.0, -8.0], 0.0, 0)],
+    ids=["right", "left", "both"],
+)
+def test_a_mode_that_no_draw_visits_is_missed(centres, log_evidence, missed, whitening, key):
+    target = Target(two_normals, like=jnp.zeros(1, jnp.float32)).whitened(whitening)
+    x = jnp.concatenate([centre + jax.random.normal(key, (100, 1)) for centre in centres])
+    x = x if whitening is None else jax.vmap(whitening.inverse)(x)
+    assert missed_modes(target, x, log_evidence, 16, key) == missed
+
+
+def test_a_mode_without_mass_is_not_missed(key):
+    def lopsided(x):
+        logs = jnp.array([0.0, -10.0]) - 0.5 * (x[0] - jnp.array([8.0, -8.0])) ** 2
+        return jax.nn.logsumexp(logs)
+
+    target = Target(lopsided, like=jnp.zeros(1, jnp.float32))
+    x = 8.0 + jax.random.normal(key, (100, 1))
+    assert missed_modes(target, x, 0.5 * np.log(2 * np.pi), 16, key) == 0

@@ -297,6 +297,7 @@ def opinion(eubo=0.05, mean_shift=0.1):
         (opinion(eubo=5.0), "do not use"),
         (opinion(eubo=np.inf), "do not use"),
         (opinion(mean_shift=0.5), "do not use"),
+        (opinion()._replace(missed_modes=1), "do not use"),
     ],
 )
 def test_a_second_opinion_is_heard(second, name):

@@ -6,12 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.diagnostics import SecondOpinion, pareto_smooth
+from follmer.diagnostics import SecondOpinion, diagnose, pareto_smooth
 from follmer.nsfs import NSFS
 from follmer.resampling import weighted_moments
 from follmer.targets import StructuredTarget, Target
 from follmer.warmup import hmc
-from follmer.warmup.start import gradient_cost
+from follmer.warmup.laplace import laplace
+from follmer.warmup.modes import spread_climbs, unvisited
+from follmer.warmup.probing import probe
+from follmer.warmup.start import affordable_starts, gradient_cost
 
 # Arithmetic that the moves may cost: some seconds.
 _BUDGET = 1e11
@@ -19,6 +22,8 @@ _BUDGET = 1e11
 _MAX_DIM, _MAX_STRUCTURED = 2000, 400
 _NUM_CHAINS = 256
 _MOVES = (4, 60)
+# The share of the mass from which a mode is missed, draws that may be near it, modes looked at.
+_SLIVER, _LOOKED_FROM, _MAX_MISSED = 0.05, 512, 8
 # Points along a line, so near to each other that only rounding bends it, and the noise of the log
 # density, in nats, from which weights suffer.
 _LINE, _STEP, _NOISY = 8, 1e-3, 0.05
@@ -73,12 +78,13 @@ def second_opinion(
 ) -> SecondOpinion | None:
     """Move a flow's weighted draws and weigh them again; None where that would cost too much."""
     target = algorithm.target
-    per_move = gradient_cost(target) * hmc.NUM_LEAPFROG
+    cost = gradient_cost(target)
+    per_move = cost * hmc.NUM_LEAPFROG
     num_chains = int(np.clip(_BUDGET / (per_move * _MOVES[1]), 64, _NUM_CHAINS))
     num_moves = int(np.clip(_BUDGET / (per_move * num_chains), 0, _MOVES[1]))
     if num_moves < _MOVES[0]:
         return None
-    choice_key, move_key, weigh_key = jax.random.split(key, 3)
+    choice_key, move_key, weigh_key, climb_key = jax.random.split(key, 4)
     if not np.isfinite(np.asarray(log_weights)).all():
         return None
     weights = np.exp(pareto_smooth(log_weights)[0])
@@ -102,6 +108,10 @@ def second_opinion(
     bridged = np.asarray(bridged, float)
     shifts = (np.asarray(moved, float).mean(axis=0) - mean) / sd
     ess = 1.0 / np.sum(weights**2)
+    missed = 0
+    if isinstance(target, Target):
+        log_evidence = diagnose(log_weights).log_evidence
+        missed = missed_modes(target, x, log_evidence, affordable_starts(target, cost), climb_key)
     return SecondOpinion(
         eubo=float(bridged.mean()),
         eubo_se=float(bridged.std() / np.sqrt(num_chains)),
@@ -109,4 +119,31 @@ def second_opinion(
         mean_shift_noise=float(
             np.sqrt((1.0 / num_chains + 1.0 / ess) * (1.0 + 2.0 * np.log(target.dim)))
         ),
+        missed_modes=missed,
     )
+
+
+def missed_modes(
+    target: Target,
+    x: Float[Array, "draws dim"],
+    log_evidence: float,
+    num_starts: int,
+    key: PRNGKeyArray,
+) -> int:
+    """How many modes climbs find that no draw is near, each with more than a sliver of the mass.
+
+    MCMC cannot tell: moves between far modes take longer than anyone waits.
+    """
+    if num_starts == 1:
+        return 0
+    own, affine = target.unwhitened, target.space.affine
+    draws = x[:_LOOKED_FROM] if affine is None else jax.vmap(affine)(x[:_LOOKED_FROM])
+    climb_key, probe_key = jax.random.split(key)
+    ends, separate = spread_climbs(own.log_density, own.dim, own.dtype, num_starts, climb_key)
+    if len(ends.x) == 0:
+        return 0
+    modes = ends.x[separate]
+    candidates = modes[unvisited(own.log_density, modes, draws)][:_MAX_MISSED]
+    gaussians = (laplace(own.log_density, mode, own.dtype) for mode in candidates)
+    masses = [probe(own, gaussian, probe_key).log_evidence for gaussian in gaussians]
+    return int(np.sum(np.array(masses) > log_evidence + np.log(_SLIVER)))

@@ -73,6 +73,7 @@ class SecondOpinion(NamedTuple):
     eubo_se: float
     mean_shift: float  # the largest move of a coordinate's mean, in standard deviations
     mean_shift_noise: float  # what chance alone makes of it
+    missed_modes: int = 0  # that climbs found, that hold mass, and that no draw is near
 
 
 class LocalOpinion(NamedTuple):
@@ -216,6 +217,12 @@ def verdict(found: Diagnostics | ChainDiagnostics, second: Opinion | None = None
             "do not use",
             "the process has not reached the posterior: train longer (num_iterations=), use more "
             "steps (num_steps=), or precondition='explore'",
+        )
+    if second is not None and second.missed_modes:
+        return Verdict(
+            "do not use",
+            f"climbs found modes that no draw visits ({second.missed_modes}): "
+            "precondition='explore', or 'auto'",
         )
     if second is not None and _mass_is_missing(found, second):
         return Verdict(

@@ -62,6 +62,13 @@ class Space:
         space.affine = affine
         return space
 
+    @property
+    def unwhitened(self) -> "Space":
+        """The same parameters in the coordinates that they had before any affine map."""
+        space = copy.copy(self)
+        space.affine = None
+        return space
+
     def constrain(self, x: Float[Array, " dim"]) -> PyTree:
         """The parameter tree at flat coordinates x."""
         return self.constrain_with_log_det(x)[0]

@@ -118,6 +118,13 @@ class Target:
         target.space = self.space.whitened(affine)
         return target
 
+    @property
+    def unwhitened(self) -> "Target":
+        """The same target in the flat coordinates that it had before any affine map."""
+        target = copy.copy(self)
+        target.space = self.space.unwhitened
+        return target
+
     def log_density(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
         """ln p at unconstrained coordinates x, Jacobian included.
 

@@ -100,19 +100,9 @@ def _worthwhile(ends: Ends, separate: np.ndarray) -> np.ndarray:
 
 def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
     """Which ends are modes of their own: the best, and those beyond a dip from every other."""
-    x = np.asarray(ends.x)
-    share = jnp.linspace(0.0, 1.0, _POINTS_BETWEEN + 2)[1:-1].astype(ends.x.dtype)
-
-    @jax.jit
-    def lowest(a: Array, others: Array) -> Array:
-        def between(b: Array) -> Array:
-            points = a + share[:, None] * (b - a)
-            return jnp.min(jax.vmap(log_density)(points))
-
-        return jax.vmap(between)(others)
-
-    found = np.zeros(len(x), bool)
-    remaining = np.ones(len(x), bool)
+    lowest = _lowest_between(log_density)
+    found = np.zeros(len(ends.x), bool)
+    remaining = np.ones(len(ends.x), bool)
     values = np.asarray(ends.log_density)
     while remaining.any():
         best = int(np.argmax(np.where(remaining, values, -np.inf)))
@@ -121,6 +111,34 @@ def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
         remaining &= ~(dips < _DIP)
         remaining[best] = False
     return found
+
+
+def unvisited(
+    log_density: LogDensity, modes: Float[Array, "modes dim"], draws: Float[Array, "draws dim"]
+) -> np.ndarray:
+    """Which modes are beyond a dip from every draw."""
+    lowest = _lowest_between(log_density)
+    values = jax.jit(jax.vmap(log_density))
+    at_draws, at_modes = np.asarray(values(draws)), np.asarray(values(modes))
+    lows = np.stack([np.asarray(lowest(mode, draws)) for mode in modes])
+    dips = np.minimum(at_modes[:, None], at_draws) - lows
+    return ~(dips < _DIP).any(axis=1)
+
+
+def _lowest_between(log_density: LogDensity) -> Callable[[Array, Array], Array]:
+    """The lowest log density on the straight lines from one point to others, as a function."""
+    inner = np.linspace(0.0, 1.0, _POINTS_BETWEEN + 2)[1:-1]
+
+    @jax.jit
+    def lowest(a: Array, others: Array) -> Array:
+        share = jnp.asarray(inner[:, None], a.dtype)
+
+        def between(b: Array) -> Array:
+            return jnp.min(jax.vmap(log_density)(a + share * (b - a)))
+
+        return jax.vmap(between)(others)
+
+    return lowest
 
 
 def ascend(value_and_gradient: ValueAndGradient, starts: Float[Array, "starts dim"]) -> Ends:

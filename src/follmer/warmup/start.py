@@ -64,9 +64,9 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     if target.dim > MAX_DENSE:
         return by_point(target, key)
     cost = gradient_cost(target)
-    num_starts = int(np.clip(_CLIMB_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
+    num_starts = affordable_starts(target, cost)
     climb_key, explore_key = jax.random.split(key)
-    if num_starts > 1 and target.dim <= _MAX_EXPLORED:
+    if num_starts > 1:
         ends, modes = spread_climbs(
             target.log_density, target.dim, target.dtype, num_starts, climb_key
         )
@@ -89,6 +89,13 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
         words = f"{found}: draws are of the best alone"
         return start._replace(words=words, is_partial=True)
     return start._replace(from_mode=_is_explorable(target, cost))
+
+
+def affordable_starts(target: Target, cost: float) -> int:
+    """How many climbs may look for modes; one where there are too many dimensions to explore."""
+    if target.dim > _MAX_EXPLORED:
+        return 1
+    return int(np.clip(_CLIMB_BUDGET / (400.0 * cost), 1, _NUM_STARTS))
 
 
 def _countless(modes: np.ndarray, dim: int) -> bool:
