@@ -221,7 +221,7 @@ def test_even_weights_end_training(at_optimum):
 
 
 def test_plateau_ends_training_after_patience(at_optimum, monkeypatch):
-    monkeypatch.setattr(sys.modules["follmer.fit"], "_EVEN", 2.0)
+    monkeypatch.setattr(sys.modules["follmer.training"], "_EVEN", 2.0)
     posterior = at_optimum(patience=2)
     assert 3 * 5 <= posterior.history["loss"].size < 60
     np.testing.assert_allclose(posterior.history["evaluation_elbo"], 0, atol=1e-3)

@@ -134,10 +134,13 @@ def fit(
             gradient_evaluations=start.gradient_evaluations + gradients,
         )
     saved = Checkpoint.open(checkpoint, resume, algorithm, key, chunk_size)
+    look_at = None
     whitened = algorithm.target.space.affine is not None
-    may_be_done = whitened and patience is not None and algorithm.batch_size is None
-    trained = training(algorithm, saved, may_be_done=may_be_done)
-    posterior = _posterior(algorithm, trained, start)
+    if whitened and patience is not None and algorithm.batch_size is None:
+        # A Gaussian takes one step.
+        look_at = dataclasses.replace(algorithm, num_steps=options.get("num_steps", 1))
+    trained = training(algorithm, saved, look_at=look_at)
+    posterior = _posterior(trained, start)
     # Where known modes are left out, MCMC from the draws cannot vouch for them.
     if audit and not start.is_partial:
         posterior = posterior.audited(key=audit_key)
@@ -189,7 +192,8 @@ def _started(target: Target | StructuredTarget, start: Start, options: dict[str,
     return NSFS(target.whitened(start.affine), **{**settings, **options})
 
 
-def _posterior(algorithm: NSFS, trained: Trained, start: Start) -> Posterior:
+def _posterior(trained: Trained, start: Start) -> Posterior:
+    algorithm = trained.algorithm
     flow = flow_of(algorithm, trained.run.best)
     how = ", steered by the score" if algorithm.drift == "score_guided" else ""
     words = (start.words + how,) if start.words else ()

@@ -42,6 +42,9 @@ Callback = Callable[[Report], Any]
 
 
 class Trained(NamedTuple):
+    """What was trained, how far, and what is worth telling."""
+
+    algorithm: NSFS
     run: Run
     notes: tuple[str, ...]
     interrupted: bool
@@ -64,11 +67,12 @@ def train(
     patience: int | None,
     callbacks: Sequence[Callback],
     progress: bool,
-    may_be_done: bool = False,
+    look_at: NSFS | None = None,
 ) -> Trained:
     """The loop itself, from the start or from a checkpoint.
 
-    Where a warm-up `may_be_done` already, as it is for a Gaussian, that is looked at first.
+    Where a warm-up may have done everything, as it has for a Gaussian, `look_at` says what to look
+    at first: the same algorithm, perhaps with fewer steps.
     """
     init_key, train_key, evaluation_key = jax.random.split(key, 3)
     state = jax.jit(algorithm.init)(init_key)
@@ -78,13 +82,13 @@ def train(
             cause="a plain function was passed as the drift",
             hint="an Equinox module, or a drift by name",
         )
+    if look_at is not None and not saved.exists:
+        first = Loop(look_at, train_key, evaluation_key, chunk_size, state).look(Run.start(state))
+        if _is_even(first):
+            note = "whitened, the target is a Gaussian: nothing was left to train"
+            return Trained(look_at, first._replace(best=state.average), (note,), False)
     run = saved.load(state) if saved.exists else Run.start(state)
     loop = Loop(algorithm, train_key, evaluation_key, chunk_size, run.state)
-    if may_be_done and run.iteration == 0:
-        looked_at = loop.look(run)
-        if _is_even(looked_at):
-            note = "whitened, the target is a Gaussian: nothing was left to train"
-            return Trained(looked_at._replace(best=run.state.average), (note,), False)
     notes, interrupted = [], False
     with Bar(algorithm.num_iterations, done=run.iteration, visible=progress) as bar:
         try:
@@ -106,7 +110,7 @@ def train(
     skipped = int(np.sum(run.history["skipped"]))
     if skipped:
         notes.append(f"{skipped} training steps with non-finite gradients were skipped")
-    return Trained(run, tuple(notes), interrupted)
+    return Trained(algorithm, run, tuple(notes), interrupted)
 
 
 class Loop:

@@ -100,7 +100,7 @@ def test_the_regressions_target_has_its_evidence_and_posterior(x64):
     """At any point, prior · likelihood = evidence · posterior."""
     known = regression(32, 0)
     target = linear_regression(known)
-    mean, factor = known.posterior()
+    mean, factor = known.posterior
     posterior = stats.multivariate_normal(mean, factor @ factor.T)
     for point in mean + np.random.default_rng(0).normal(size=(3, 33)):
         log_evidence = target.log_density(jnp.asarray(point)) - posterior.logpdf(point)

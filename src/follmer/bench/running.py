@@ -23,8 +23,8 @@ from follmer.targets import Target
 METHODS = ("follmer", *BASELINES)
 POSTERIORDB_METHODS = ("follmer", "nuts", "mean_field")
 NUM_DRAWS = 10_000
-# Errors of predictions are averaged over this many sets of draws.
-_PREDICTIVE_SETS = 10
+# Draws out of which weights choose one predictive set.
+_POOL = 2 * NUM_PREDICTIVE_DRAWS
 
 Progress = Callable[[str], object]
 
@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
     `mode_weight_error` is the largest |weight in a mode's basin − 1/number of modes|;
     `predictive_ratio` the worse of the errors of predictive mean and standard deviation from 100
-    draws, over those from 100 exact posterior draws.
+    draws, over those expected from 100 exact posterior draws.
     """
 
     target: str
@@ -140,11 +140,12 @@ def default_fit(target: Target, key: PRNGKeyArray) -> Result:
 def predictive_ratio(result: Result, known: Regression, rng: np.random.Generator) -> float:
     """Errors of predictions by 100 draws over those by 100 exact draws, the worse of two."""
     draws, weights = _flat(result.draws), _weights(result)
+    num_sets = max(len(draws) // _POOL, 1)
     own = [
         known.errors(draws[_resampled(chosen, weights[chosen], rng)])
-        for chosen in np.array_split(rng.permutation(len(draws)), _PREDICTIVE_SETS)
+        for chosen in np.array_split(rng.permutation(len(draws)), num_sets)
     ]
-    return float(np.max(np.mean(own, axis=0) / np.array(known.exact_errors(rng))))
+    return float(np.max(np.mean(own, axis=0) / np.array(known.expected_errors())))
 
 
 def _records(

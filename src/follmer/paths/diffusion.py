@@ -135,7 +135,8 @@ def _run(
         scores = (diffusion.total(step_log_ratio(move, increment)), diffusion.total(step_kl(move)))
         return after, (*scores, x, increment)
 
-    start = jnp.zeros(diffusion.dim, diffusion.dtype)
+    # 0, but not a constant: of one, XLA would work out the first step's products while compiling.
+    start = 0.0 * noise[0]
     steps = (diffusion.starts, diffusion.lengths, noise)
     end, (log_ratio, kl, states, increments) = jax.lax.scan(body, start, steps)
     return Path(end, jnp.sum(log_ratio), jnp.sum(kl), states, increments)
