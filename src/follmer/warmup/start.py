@@ -26,8 +26,10 @@ _CHEAP_GRADIENT, _CHEAP_PER_COORDINATE = 3e5, 1e4
 # Dense covariances are made up to here.
 MAX_DENSE = 3000
 # Beyond: the width around a point estimate, relative to the prior's, and how the point is found.
-_NARROW = 0.3
+_NARROW = 0.2
 _DESCENT_STEPS, _DESCENT_RATE = 1000, 0.02
+# The learning rate of the Gaussian's means and log widths, in units of the narrow width.
+_WIDENING_RATE = 0.15
 _POINT_PATHS = 16
 # Operations in one training step, and rows that every batch may have.
 _STEP_BUDGET, _SMALLEST_BATCH = 5e8, 128
@@ -183,8 +185,15 @@ def by_point(target: Target, key: PRNGKeyArray) -> Start:
         learning_rate=_DESCENT_RATE,
     )
     affine = diagonal(scale * point, _NARROW * scale, target.dtype)
-    # One step is exact for independent coordinates: more would only cost.
-    settings = {"num_steps": 1, "num_paths": _POINT_PATHS, "batch_size": batch_size}
+    # One step is exact for independent coordinates, and leaves a network nothing to look at.
+    settings = {
+        "num_steps": 1,
+        "drift": "zero",
+        "num_paths": _POINT_PATHS,
+        "batch_size": batch_size,
+        "num_iterations": 1000,
+        "learning_rate": _WIDENING_RATE,
+    }
     words = f"{target.dim} dimensions: independent coordinates around a point estimate"
     return Start(affine, settings, words, None, PROBED_GRADIENTS + _DESCENT_STEPS)
 
