@@ -52,6 +52,6 @@ def test_the_descent_ends_in_the_mode(key):
 def test_training_starts_narrowly_around_the_point(key):
     start = by_point(regression(), key)
     np.testing.assert_allclose(start.affine.mean, [1.0, -2.0], atol=0.1)
-    np.testing.assert_allclose(start.affine.scale, 0.3, rtol=1e-3)
+    np.testing.assert_allclose(start.affine.scale, 0.2, rtol=1e-3)
     assert start.settings["num_steps"] == 1
     assert "point estimate" in start.words
