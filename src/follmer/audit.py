@@ -137,13 +137,14 @@ def missed_modes(
     if num_starts == 1:
         return 0
     own, affine = target.unwhitened, target.space.affine
-    draws = x[:_LOOKED_FROM] if affine is None else jax.vmap(affine)(x[:_LOOKED_FROM])
+    some = x[:_LOOKED_FROM]
+    draws = np.asarray(some if affine is None else jax.vmap(affine)(some))
     climb_key, probe_key = jax.random.split(key)
     ends, separate = spread_climbs(own.log_density, own.dim, own.dtype, num_starts, climb_key)
     if len(ends.x) == 0:
         return 0
     modes = ends.x[separate]
     candidates = modes[unvisited(own.log_density, modes, draws)][:_MAX_MISSED]
-    gaussians = (laplace(own.log_density, mode, own.dtype) for mode in candidates)
+    gaussians = (laplace(own.log_density, jnp.asarray(mode), own.dtype) for mode in candidates)
     masses = [probe(own, gaussian, probe_key).log_evidence for gaussian in gaussians]
     return int(np.sum(np.array(masses) > log_evidence + np.log(_SLIVER)))

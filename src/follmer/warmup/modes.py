@@ -1,7 +1,7 @@
 """Local maxima of a density, climbed to from many starts."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ _GAIN = 1e-6
 # A dip of this many nats on the straight line between two ends makes them two modes.
 _DIP = 1.0
 _POINTS_BETWEEN = 32
+_LINES_AT_ONCE = 32
 # The starts are widened by this factor until the ends no longer spread.
 _WIDEN = 2.0
 _MAX_WIDENINGS = 12
@@ -27,43 +28,47 @@ _MAX_RENEWALS = 4
 _FAR_BELOW, _FAR_BELOW_EACH = 20.0, 10.0
 
 ValueAndGradient = Callable[[Array | np.ndarray], tuple[Array, Array]]
+# From one point and others to the lowest log density on the straight lines between them.
+LowestBetween = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Ends(NamedTuple):
     """Where climbs ended, best first, and how many gradients they took."""
 
-    x: Float[Array, "ends dim"]
-    log_density: Float[Array, " ends"]
+    x: Float[np.ndarray, "ends dim"]
+    log_density: Float[np.ndarray, " ends"]
     gradient_evaluations: int
 
 
-def climb(log_density: LogDensity, starts: Float[Array, "starts dim"]) -> Ends:
+def climb(log_density: LogDensity, starts: Float[np.ndarray, "starts dim"]) -> Ends:
     """L-BFGS from each start; ends that are not finite are left out."""
     return ascend(jax.jit(jax.value_and_grad(log_density)), starts)
 
 
 def spread_climbs(
-    log_density: LogDensity, dim: int, dtype: np.dtype, num_starts: int, key: PRNGKeyArray
+    log_density: LogDensity, dim: int, dtype: Any, num_starts: int, key: PRNGKeyArray
 ) -> tuple[Ends, np.ndarray]:
     """Climbs from normal starts, widened for as long as wider ones end further out.
 
-    With the ends comes which of them are modes of their own (`separated`).
+    With the ends comes which of them are modes of their own (`_separated`).
     """
     value_and_gradient = jax.jit(jax.value_and_grad(log_density))
-    ends = Ends(jnp.zeros((0, dim), dtype), jnp.zeros(0, dtype), 0)
+    lowest = _lowest_between(log_density)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    ends = Ends(np.zeros((0, dim), dtype), np.zeros(0, dtype), 0)
     separate = np.zeros(0, bool)
     centre, scale = np.zeros(dim), np.ones(dim)
     for widening in range(_MAX_WIDENINGS):
-        noise = jax.random.normal(jax.random.fold_in(key, widening), (num_starts, dim), dtype)
+        noise = rng.normal(size=(num_starts, dim))
         if widening == 0:
-            noise = noise.at[0].set(0.0)
-        starts = jnp.asarray(centre, dtype) + jnp.asarray(scale, dtype) * noise
+            noise[0] = 0.0
+        starts = (centre + scale * noise).astype(dtype)
         ends = _joined(ends, ascend(value_and_gradient, starts))
         if len(ends.x) == 0:
             break
-        ends, separate = _climbed_on(log_density, value_and_gradient, ends)
-        spread = np.std(np.asarray(ends.x)[separate], axis=0) if separate.sum() > 1 else 0.0
-        centre = np.mean(np.asarray(ends.x)[separate], axis=0)
+        ends, separate = _climbed_on(value_and_gradient, lowest, ends)
+        spread = np.std(ends.x[separate], axis=0) if separate.sum() > 1 else 0.0
+        centre = np.mean(ends.x[separate], axis=0)
         wanted = np.maximum(_WIDEN * spread, 1.0)
         if np.all(wanted <= 1.1 * scale) and widening > 0:
             break
@@ -72,21 +77,21 @@ def spread_climbs(
 
 
 def _climbed_on(
-    log_density: LogDensity, value_and_gradient: ValueAndGradient, ends: Ends
+    value_and_gradient: ValueAndGradient, lowest: LowestBetween, ends: Ends
 ) -> tuple[Ends, np.ndarray]:
     """Ends that are modes of their own, after those that stopped short went on.
 
     A climb from where the density is steep has arrived, by its own measure, where others would go
     on; a new one from its end has a finer measure.
     """
-    separate = _worthwhile(ends, separated(log_density, ends))
+    separate = _worthwhile(ends, _separated(lowest, ends))
     for _ in range(_MAX_RENEWALS):
         before = separate.sum()
         if before == 1:
             break
         others = Ends(ends.x[~separate], ends.log_density[~separate], ends.gradient_evaluations)
         ends = _joined(others, ascend(value_and_gradient, ends.x[separate]))
-        separate = _worthwhile(ends, separated(log_density, ends))
+        separate = _worthwhile(ends, _separated(lowest, ends))
         if separate.sum() == before:
             break
     return ends, separate
@@ -94,79 +99,86 @@ def _climbed_on(
 
 def _worthwhile(ends: Ends, separate: np.ndarray) -> np.ndarray:
     """The modes among them that can hold any mass beside the best, however wide they are."""
-    values = np.asarray(ends.log_density, float)
+    values = ends.log_density.astype(float)
     return separate & (values > values.max() - _FAR_BELOW - _FAR_BELOW_EACH * ends.x.shape[1])
 
 
-def separated(log_density: LogDensity, ends: Ends) -> np.ndarray:
+def _separated(lowest: LowestBetween, ends: Ends) -> np.ndarray:
     """Which ends are modes of their own: the best, and those beyond a dip from every other."""
-    lowest = _lowest_between(log_density)
     found = np.zeros(len(ends.x), bool)
     remaining = np.ones(len(ends.x), bool)
-    values = np.asarray(ends.log_density)
+    values = ends.log_density
     while remaining.any():
         best = int(np.argmax(np.where(remaining, values, -np.inf)))
         found[best] = True
-        dips = values - np.asarray(lowest(ends.x[best], ends.x))
+        dips = values - lowest(ends.x[best], ends.x)
         remaining &= ~(dips < _DIP)
         remaining[best] = False
     return found
 
 
 def unvisited(
-    log_density: LogDensity, modes: Float[Array, "modes dim"], draws: Float[Array, "draws dim"]
+    log_density: LogDensity,
+    modes: Float[np.ndarray, "modes dim"],
+    draws: Float[np.ndarray, "draws dim"],
 ) -> np.ndarray:
     """Which modes are beyond a dip from every draw."""
     lowest = _lowest_between(log_density)
     values = jax.jit(jax.vmap(log_density))
     at_draws, at_modes = np.asarray(values(draws)), np.asarray(values(modes))
-    lows = np.stack([np.asarray(lowest(mode, draws)) for mode in modes])
+    lows = np.stack([lowest(mode, draws) for mode in modes])
     dips = np.minimum(at_modes[:, None], at_draws) - lows
     return ~(dips < _DIP).any(axis=1)
 
 
-def _lowest_between(log_density: LogDensity) -> Callable[[Array, Array], Array]:
-    """The lowest log density on the straight lines from one point to others, as a function."""
-    inner = np.linspace(0.0, 1.0, _POINTS_BETWEEN + 2)[1:-1]
+def _lowest_between(log_density: LogDensity) -> LowestBetween:
+    """Compiled once, whatever the number of others."""
+    share = np.linspace(0.0, 1.0, _POINTS_BETWEEN + 2)[1:-1, None]
 
     @jax.jit
-    def lowest(a: Array, others: Array) -> Array:
-        share = jnp.asarray(inner[:, None], a.dtype)
-
+    def some(a: Array, others: Array) -> Array:
         def between(b: Array) -> Array:
-            return jnp.min(jax.vmap(log_density)(a + share * (b - a)))
+            return jnp.min(jax.vmap(log_density)(a + jnp.asarray(share, a.dtype) * (b - a)))
 
         return jax.vmap(between)(others)
+
+    def lowest(a: np.ndarray, others: np.ndarray) -> np.ndarray:
+        missing = -len(others) % _LINES_AT_ONCE
+        blocks = np.pad(others, ((0, missing), (0, 0)), "edge")
+        blocks = blocks.reshape(-1, _LINES_AT_ONCE, others.shape[1])
+        return np.concatenate([np.asarray(some(a, block)) for block in blocks])[: len(others)]
 
     return lowest
 
 
-def ascend(value_and_gradient: ValueAndGradient, starts: Float[Array, "starts dim"]) -> Ends:
+def ascend(value_and_gradient: ValueAndGradient, starts: Float[np.ndarray, "starts dim"]) -> Ends:
     """`climb`, given the log density and its gradient in one function."""
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
 
-    def one(start: Float[Array, " dim"]) -> tuple[np.ndarray, float, int]:
-        first, slope = value_and_gradient(start)
+    def one(start: Float[np.ndarray, " dim"]) -> tuple[np.ndarray, float, int]:
+        first, slope = (np.asarray(part, float) for part in value_and_gradient(start))
         # A line search backs off from what is not finite as from a steep rise.
         beyond = -float(first) + 10.0 * (1.0 + abs(float(first)))
 
         def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = value_and_gradient(x.astype(start.dtype))
+            value, gradient = (
+                np.asarray(part, float) for part in value_and_gradient(x.astype(start.dtype))
+            )
             if np.isfinite(value) and np.isfinite(gradient).all():
-                return -float(value), -np.asarray(gradient, float)
+                return -float(value), -gradient
             return beyond, np.zeros(len(x))
 
         if not (np.isfinite(first) and np.isfinite(slope).all()):
-            return np.asarray(start), -np.inf, 1
+            return start, -np.inf, 1
         result = minimize(
             negative,
-            np.asarray(start, float),
+            start.astype(float),
             jac=True,
             method="L-BFGS-B",
             options={
                 "maxiter": _MAX_ITERATIONS,
-                "gtol": _TOLERANCE * (1.0 + float(jnp.linalg.norm(slope))),
+                "gtol": _TOLERANCE * (1.0 + float(np.linalg.norm(slope))),
                 "ftol": _GAIN / (1.0 + abs(float(first))),
             },
         )
@@ -174,19 +186,21 @@ def ascend(value_and_gradient: ValueAndGradient, starts: Float[Array, "starts di
 
     # L-BFGS's own products are far too small for threads: handing them out takes most of the time.
     with threadpool_limits(1, "blas"):
-        return _sorted(starts.dtype, [one(start) for start in starts])
-
-
-def _sorted(dtype: np.dtype, found: list[tuple[np.ndarray, float, int]]) -> Ends:
+        found = [one(start) for start in np.asarray(starts)]
     x, values, evaluations = (np.array(column) for column in zip(*found, strict=True))
-    order = np.argsort(-values)
-    order = order[np.isfinite(values[order]) & np.isfinite(x[order]).all(axis=1)]
-    x, values = x[order], values[order]
-    return Ends(jnp.asarray(x, dtype), jnp.asarray(values, dtype), int(evaluations.sum()))
+    sound = np.isfinite(values) & np.isfinite(x).all(axis=1)
+    dtype = starts.dtype
+    return _sorted(x[sound].astype(dtype), values[sound].astype(dtype), int(evaluations.sum()))
 
 
 def _joined(first: Ends, second: Ends) -> Ends:
-    x = jnp.concatenate([first.x, second.x])
-    values = jnp.concatenate([first.log_density, second.log_density])
-    order = jnp.argsort(-values)
-    return Ends(x[order], values[order], first.gradient_evaluations + second.gradient_evaluations)
+    return _sorted(
+        np.concatenate([first.x, second.x]),
+        np.concatenate([first.log_density, second.log_density]),
+        first.gradient_evaluations + second.gradient_evaluations,
+    )
+
+
+def _sorted(x: np.ndarray, values: np.ndarray, gradient_evaluations: int) -> Ends:
+    order = np.argsort(-values)
+    return Ends(x[order], values[order], gradient_evaluations)

@@ -29,7 +29,7 @@ _POWER_ITERATIONS = 4
 
 
 def _ends(target: Target) -> Ends:
-    ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
+    ends = climb(target.log_density, np.zeros((1, target.dim), target.dtype))
     if len(ends.x) == 0:
         raise InputError(
             "no mode of the density was found: the climb from 0 met values that are not finite.",
@@ -39,14 +39,14 @@ def _ends(target: Target) -> Ends:
 
 
 def _diagonal(target: Target, key: PRNGKeyArray) -> Start:
-    mode = _ends(target).x[0]
+    mode = jnp.asarray(_ends(target).x[0])
     widths = diagonal_widths(target.log_density, mode)
     return Start(diagonal(mode, widths, target.dtype), {}, "scaled coordinate by coordinate")
 
 
 def _low_rank(target: Target, key: PRNGKeyArray) -> Start:
     """A diagonal, and the directions in which the curvature differs most from it."""
-    mode = _ends(target).x[0]
+    mode = jnp.asarray(_ends(target).x[0])
     widths = diagonal_widths(target.log_density, mode)
     scale = jnp.asarray(widths, target.dtype)
     rank = min(_RANK, target.dim)

@@ -75,7 +75,7 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
         if modes.sum() > 1 and not _countless(modes, target.dim):
             return _explored_modes(target, explore_key, ends, modes, cost)
     else:
-        ends = climb(target.log_density, jnp.zeros((1, target.dim), target.dtype))
+        ends = climb(target.log_density, np.zeros((1, target.dim), target.dtype))
         modes = np.ones(len(ends.x), bool)
     if len(ends.x) == 0:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
@@ -83,7 +83,7 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     doubt = _doubt(target, start, cost, explore_key)
     if doubt is not None:
         zero = np.zeros((1, target.dim), target.dtype)
-        points = np.concatenate([np.asarray(ends.x[: doubt.from_mode]), zero])
+        points = np.concatenate([ends.x[: doubt.from_mode], zero])
         spent = start.gradient_evaluations
         return explored(target, explore_key, points, cost, spent, doubt.words)
     if _countless(modes, target.dim):
@@ -141,7 +141,7 @@ def identity(target: Target) -> Start:
 
 def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
     """Whitened at the best mode; the network is left with what is not Gaussian."""
-    affine = laplace(target.log_density, ends.x[0], target.dtype)
+    affine = laplace(target.log_density, jnp.asarray(ends.x[0]), target.dtype)
     settings: dict[str, Any] = {
         "num_steps": 16,
         "grid": "uniform",
@@ -219,7 +219,7 @@ def _learning_rate(dim: int) -> float:
 def _explored_modes(
     target: Target, key: PRNGKeyArray, ends: Ends, modes: np.ndarray, cost: float
 ) -> Start:
-    found = np.asarray(ends.x)[modes]
+    found = ends.x[modes]
     words = f"{len(found)} modes or more"
     return explored(target, key, found, cost, ends.gradient_evaluations, words)
 

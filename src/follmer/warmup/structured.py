@@ -70,13 +70,13 @@ def by_marginal(target: StructuredTarget, key: PRNGKeyArray) -> Start:
     rows = take(target.data.data, chosen)
     origin = jnp.zeros(target.global_dim, target.dtype)
     starts = target.frames(origin, rows).mean
-    ends = modes.ascend(lambda y: marginal(y, rows, starts), origin[None])
+    ends = modes.ascend(lambda y: marginal(y, rows, starts), np.asarray(origin)[None])
     if len(ends.x) == 0:
         raise InputError(
             "no values of the globals were found where the data have a finite density.",
             hint="target.check(key=…), or precondition='identity'",
         )
-    affine = _gaussian(lambda y: marginal(y, rows, starts)[1], ends.x[0])
+    affine = _gaussian(lambda y: marginal(y, rows, starts)[1], jnp.asarray(ends.x[0]))
     if num_rows < target.num_data:
         # The mode of some data points is many standard deviations off that of all.
         starts = target.frames(affine.mean, target.data.data).mean
