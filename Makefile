@@ -1,6 +1,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Each worker is busy by itself: BLAS with threads of its own only gets in the others' way.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: demo test verify lint format clean
 
@@ -21,11 +23,11 @@ demo: $(VENV)/plots.stamp
 	$(BIN)/follmer demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST)
 
 # Everything, the long statistical runs included.
 verify: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow or not slow"
+	$(PYTEST) -m "slow or not slow"
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
