@@ -1,7 +1,12 @@
 """Long loops on the device, seen from the host: how much to ask for at a time, and a bar."""
 
+from collections.abc import Callable
+
 import numpy as np
 from tqdm.auto import tqdm
+
+# Is told what begins or has ended, in a line.
+Progress = Callable[[str], object]
 
 # The device is asked for about this many seconds of work at a time.
 SECONDS_PER_CALL = 0.5

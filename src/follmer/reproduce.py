@@ -3,7 +3,7 @@
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,13 @@ from follmer import plots
 from follmer.errors import in_a_line, options_checked
 from follmer.experiments.experiment import METHODS, Picture, Record, Trial
 from follmer.experiments.running import EXPERIMENTS, Result, run
+from follmer.progress import Progress
 from follmer.report import write_page
 from follmer.report.reading import read_run
 from follmer.storage import replacing
 from follmer.tables import machine
 
 _BETWEEN = " && "
-
-Progress = Callable[[str], object]
 
 
 @options_checked

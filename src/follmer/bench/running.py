@@ -1,7 +1,7 @@
 """Every target by every method: one record each."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ from follmer.experiments.gaussian_mixture import FOUND, mode_masses
 from follmer.experiments.linear_regression import NUM_DRAWS as NUM_PREDICTIVE_DRAWS
 from follmer.experiments.linear_regression import Regression
 from follmer.fit import fit
+from follmer.progress import Progress
 from follmer.targets import Target
 
 METHODS = ("follmer", *BASELINES)
@@ -25,8 +26,6 @@ POSTERIORDB_METHODS = ("follmer", "nuts", "mean_field")
 NUM_DRAWS = 10_000
 # Draws out of which weights choose one predictive set.
 _POOL = 2 * NUM_PREDICTIVE_DRAWS
-
-Progress = Callable[[str], object]
 
 
 class Record(NamedTuple):

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ from follmer.experiments.experiment import (
     Record,
     Trial,
 )
+from follmer.progress import Progress
 from follmer.targets import StructuredTarget
 from follmer.training import INTERRUPTED
 
@@ -42,7 +43,6 @@ EXPERIMENTS: Mapping[str, Any] = {
 }
 _DIAGNOSED = ("elbo", "log_evidence", "ess_fraction", "khat")
 
-Progress = Callable[[str], object]
 # What failed has a record and no trial.
 Result = tuple[Record, Trial | None]
 
