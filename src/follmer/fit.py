@@ -138,7 +138,9 @@ def fit(
     whitened = algorithm.target.space.affine is not None
     if whitened and patience is not None and algorithm.batch_size is None:
         # A Gaussian takes one step.
-        look_at = dataclasses.replace(algorithm, num_steps=options.get("num_steps", 1))
+        look_at = algorithm
+        if "num_steps" not in options:
+            look_at = dataclasses.replace(algorithm, num_steps=1)
     trained = training(algorithm, saved, look_at=look_at)
     posterior = _posterior(trained, start)
     # Where known modes are left out, MCMC from the draws cannot vouch for them.
