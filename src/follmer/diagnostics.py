@@ -83,7 +83,7 @@ class LocalOpinion(NamedTuple):
     add up. Given the globals, one local's weights judge it alone.
     """
 
-    ess_fraction: float  # of the worst data point that was looked at, given the globals
+    ess_fraction: float  # given the globals, exceeded by 19 of 20 data points that were looked at
     num_rows: int  # data points that were looked at
 
 
@@ -207,7 +207,7 @@ def verdict(found: Diagnostics | ChainDiagnostics, second: Opinion | None = None
         if unsound and second.ess_fraction >= _EVEN:
             return Verdict(
                 "no proof of quality",
-                "given the globals, each local is sound by its own weights; the weights of all "
+                "given the globals, single locals are sound by their own weights; those of all "
                 "locals together are too many small errors to judge the globals by: compare "
                 "with a fit of fewer data points",
             )

@@ -61,7 +61,7 @@ def _heard(second: Opinion | None) -> list[str]:
         return []
     if isinstance(second, LocalOpinion):
         share, rows = second.ess_fraction, second.num_rows
-        return [f"{'local ESS':<10}{share:>12.1%}   given the globals, the worst of {rows} locals"]
+        return [f"{'local ESS':<10}{share:>12.1%}   or more for 19 in 20 of {rows} locals alone"]
     return [f"{'EUBO':<10}{second.eubo:>12.4f}   upper bound on ln Z, from draws moved by MCMC"]
 
 
