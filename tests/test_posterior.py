@@ -309,7 +309,7 @@ def test_a_second_opinion_is_heard(second, name):
     [
         (found(khat=2.0), 0.9, "no proof of quality"),
         (found(ess_fraction=0.01), 0.9, "no proof of quality"),
-        (found(khat=2.0), 0.5, "do not use"),
+        (found(khat=2.0), 0.4, "do not use"),
         (found(), 0.9, "use the weights"),
     ],
 )

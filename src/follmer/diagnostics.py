@@ -31,6 +31,8 @@ __all__ = [
 _MIN_DRAWS = 25
 # From this effective share of draws on, weights change little.
 _EVEN = 0.8
+# From this share on, given the globals, a local's draws resemble its posterior.
+_ALIKE = 0.5
 # Nats between ln Z and its upper bound: this close is agreement, this far is missing mass.
 _CLOSE, _FAR = 0.2, 2.0
 # R-hat: chains agree up to here, disagree from there on (Vehtari et al. 2021, arXiv:1903.08008).
@@ -204,12 +206,12 @@ def verdict(found: Diagnostics | ChainDiagnostics, second: Opinion | None = None
         return Verdict("do not use", "there are too few draws to judge: raise num_samples")
     unsound = found.khat >= UNSOUND_KHAT or found.ess_fraction < 0.02
     if isinstance(second, LocalOpinion):
-        if unsound and second.ess_fraction >= _EVEN:
+        if unsound and second.ess_fraction >= _ALIKE:
             return Verdict(
                 "no proof of quality",
-                "given the globals, single locals are sound by their own weights; those of all "
-                "locals together are too many small errors to judge the globals by: compare "
-                "with a fit of fewer data points",
+                "given the globals, single locals resemble their posterior by their own weights; "
+                "those of all locals together are too many small errors to judge the globals by: "
+                "compare with a fit of fewer data points",
             )
         second = None
     if unsound:
