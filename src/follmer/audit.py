@@ -75,6 +75,8 @@ def second_opinion(
     x: Float[Array, "draws dim"],
     log_weights: Float[Array, " draws"],
     key: PRNGKeyArray,
+    *,
+    look_for_modes: bool = True,
 ) -> SecondOpinion | None:
     """Move a flow's weighted draws and weigh them again; None where that would cost too much."""
     target = algorithm.target
@@ -109,7 +111,7 @@ def second_opinion(
     shifts = (np.asarray(moved, float).mean(axis=0) - mean) / sd
     ess = 1.0 / np.sum(weights**2)
     missed = 0
-    if isinstance(target, Target):
+    if look_for_modes and isinstance(target, Target):
         log_evidence = diagnose(log_weights).log_evidence
         missed = missed_modes(target, x, log_evidence, affordable_starts(target, cost), climb_key)
     return SecondOpinion(

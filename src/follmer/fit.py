@@ -145,7 +145,8 @@ def fit(
     posterior = _posterior(trained, start)
     # Where known modes are left out, MCMC from the draws cannot vouch for them.
     if audit and not start.is_partial:
-        posterior = posterior.audited(key=audit_key)
+        # Where climbs from many starts led to one mode, more of them would too.
+        posterior = posterior.audited(key=audit_key, look_for_modes=not start.from_mode)
     if not start.from_mode or options or checkpoint or trained.interrupted:
         return posterior
 

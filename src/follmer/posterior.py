@@ -211,12 +211,15 @@ class Posterior:
         return self.sampler.diagnose(log_weights, self.second_opinion)
 
     @options_checked
-    def audited(self, *, key: PRNGKeyArray, num_samples: int | None = None) -> "Posterior":
+    def audited(
+        self, *, key: PRNGKeyArray, num_samples: int | None = None, look_for_modes: bool = True
+    ) -> "Posterior":
         """The same posterior with a second opinion: its draws moved by MCMC and weighed again.
 
-        Where the moves would cost too much (or nothing was trained) there is none; of very many
-        locals, some are judged one by one instead. A note is added where single precision is too
-        coarse for the density.
+        With `look_for_modes`, climbs also look for modes that no draw is near. Where the moves
+        would cost too much (or nothing was trained) there is no opinion; of very many locals, some
+        are judged one by one instead. A note is added where single precision is too coarse for the
+        density.
         """
         draw_key, move_key, line_key = jax.random.split(as_key(key), 3)
         found: Opinion | None = None
@@ -229,7 +232,9 @@ class Posterior:
             x, log_weights = self.flat_sample(num_samples, key=draw_key)
             algorithm, parameters = self.sampler.algorithm, self.sampler.parameters
             if affordable:
-                found = second_opinion(algorithm, parameters, x, log_weights, move_key)
+                found = second_opinion(
+                    algorithm, parameters, x, log_weights, move_key, look_for_modes=look_for_modes
+                )
             note = precision_note(self.target, x, line_key)
             notes = notes if note is None else (*notes, note)
         return self.retold(notes=notes, second_opinion=found)
