@@ -80,8 +80,8 @@ class NSFS:
     - `target`: what is sampled.
     - `objective`: "stl", "det", "relative_entropy", "log_variance", or a function
       `(drift, problem, key) -> (loss, log_weights)`.
-    - `drift`: "time_mlp", "mlp", "batch_norm_mlp", "resnet", "score_guided", "zero" (built with
-      `drift_options`), an Equinox module, or a function `(t, x) -> u`.
+    - `drift`: "time_mlp", "additive", "score_guided", "mlp", "batch_norm_mlp", "resnet", "zero"
+      (built with `drift_options`), an Equinox module, or a function `(t, x) -> u`.
     - `gamma`: diffusion coefficient; the untrained process ends in N(0, gamma I).
     - `num_steps`, `grid`: steps from time 0 to 1 and how they are spaced: "uniform", "geometric",
       or a function of `num_steps` that returns the times.

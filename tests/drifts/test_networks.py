@@ -79,7 +79,7 @@ def test_named_drift_is_exactly_zero_at_the_start(name, key):
     np.testing.assert_array_equal(us, 0)
 
 
-@pytest.mark.parametrize("name", ["time_mlp", "mlp", "resnet"])
+@pytest.mark.parametrize("name", ["time_mlp", "additive", "mlp", "resnet"])
 def test_perturbed_drift_depends_on_time_and_state(name, key):
     network = eqx.filter_jit(perturbed(DRIFTS[name](2, width=8, key=key)))
 
@@ -93,6 +93,16 @@ def test_perturbed_drift_depends_on_time_and_state(name, key):
     assert np.max(np.abs(drift(t + 0.5, x) - u)) > 1e-3
     for i in range(2):
         assert np.max(np.abs(drift(t, x.at[i].add(0.5)) - u)) > 1e-3
+
+
+def test_a_coordinates_own_units_see_nothing_else(key):
+    drift = DRIFTS["additive"](3, key=key)
+    weights = jax.random.normal(key, drift.weights.shape)
+    drift = eqx.tree_at(lambda one: one.weights, drift, weights)
+    jacobian = jax.jit(jax.jacobian(lambda x: drift(jnp.array(0.3), x).u))
+    slopes = jacobian(jnp.array([0.4, -1.0, 0.0]))
+    assert np.min(np.abs(np.diag(slopes))) > 1e-3
+    np.testing.assert_array_equal(slopes - np.diag(np.diag(slopes)), 0)
 
 
 def test_sinusoids_run_from_frequency_1_to_1e_4():

@@ -1,5 +1,6 @@
 """HOW the diffusion is steered. A drift is any function or Equinox module `(t, x) -> u`."""
 
+from follmer.drifts.additive import Additive
 from follmer.drifts.building import DRIFTS, Sizes, build_drift, checked_drift
 from follmer.drifts.decoupled import Decoupled, show
 from follmer.drifts.gaussian import GaussianDrift
@@ -15,6 +16,7 @@ __all__ = [
     "DRIFTS",
     "MLP",
     "AbstractTracked",
+    "Additive",
     "BatchNormMLP",
     "Decoupled",
     "GaussianDrift",

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from follmer.checks import positive_int
+from follmer.drifts.additive import Additive
 from follmer.drifts.decoupled import Decoupled, Encoder, show
 from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
@@ -23,6 +24,7 @@ from follmer.paths import Control, Drift
 DRIFTS: dict[str, Callable[..., Drift]] = {
     "time_mlp": TimeMLP,
     "score_guided": ScoreGuided,
+    "additive": Additive,
     "mlp": MLP,
     "batch_norm_mlp": BatchNormMLP,
     "resnet": ResNet,

@@ -15,7 +15,7 @@ _RESOLUTION = 1e-6
 # Up to this many coordinates the network acts at full strength.
 _GENTLE = 32
 # Bounds of the log scales, far from where they are trained to.
-_LARGEST_WIDTH, _LARGEST_NOISE = 10.0, 3.0
+LARGEST_WIDTH, LARGEST_NOISE = 10.0, 3.0
 
 
 class TimeMLP(eqx.Module):
@@ -55,10 +55,11 @@ class TimeMLP(eqx.Module):
             scale, shift = jnp.split(modulation(time), 2)
             h = h + jax.nn.silu((1.0 + scale) * layer(h) + shift)
         u, log_width, log_noise = jnp.split(self.gain * self.last(h), 3)
-        return Control(u, _bounded(log_width, _LARGEST_WIDTH), _bounded(log_noise, _LARGEST_NOISE))
+        return Control(u, bounded(log_width, LARGEST_WIDTH), bounded(log_noise, LARGEST_NOISE))
 
 
-def _bounded(x: Float[Array, " dim"], bound: float) -> Float[Array, " dim"]:
+def bounded(x: Float[Array, " dim"], bound: float) -> Float[Array, " dim"]:
+    """x, bent where it nears ± the bound."""
     return bound * jnp.tanh(x / bound)
 
 

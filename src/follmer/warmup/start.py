@@ -153,6 +153,9 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
         settings["drift"] = "score_guided"
         if cost > _CHEAP_GRADIENT:
             settings |= {"num_paths": 8, "num_iterations": 200}
+    else:
+        # Beside such a gradient a larger drift costs nothing.
+        settings["drift"] = "additive"
     gradients = ends.gradient_evaluations + 16 * target.dim
     return Start(affine, settings, words, None, gradients)
 
