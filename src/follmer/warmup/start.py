@@ -154,8 +154,8 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
         if cost > _CHEAP_GRADIENT:
             settings |= {"num_paths": 8, "num_iterations": 200}
     else:
-        # Beside such a gradient a larger drift costs nothing.
-        settings["drift"] = "additive"
+        # Beside such a gradient more steps and a larger drift cost little.
+        settings |= {"drift": "additive", "num_steps": 32, "num_iterations": 600}
     gradients = ends.gradient_evaluations + 16 * target.dim
     return Start(affine, settings, words, None, gradients)
 
