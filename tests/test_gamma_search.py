@@ -56,6 +56,7 @@ def test_fit_finds_the_gamma_of_the_target_and_says_so(few_gammas, key):
     assert posterior.gradient_evaluations == 4 * per_run
 
 
+@pytest.mark.slow
 def test_an_algorithm_is_searched_like_a_target(few_gammas, key):
     posterior = follmer.fit(
         NSFS(gaussian(), **OPTIONS), key=key, gamma="search", audit=False, progress=False

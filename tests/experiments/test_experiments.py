@@ -12,12 +12,11 @@ from follmer.plots import METHODS as DRAWN
 from follmer.report import names
 
 # Compiling takes long: all methods on one experiment, and all else under `make verify` only.
-FLOWS = ["n_sfs", "n_sfs_decoupled"]
 EVERY = "gaussian_mixture"
+FLOWS = {name: ["n_sfs"] for name in EXPERIMENTS} | {"unmixing": ["n_sfs_decoupled"]}
 RUNS = [
-    *[pytest.param(name, "auto", FLOWS) for name in EXPERIMENTS if name != EVERY],
+    *[pytest.param(name, "auto", flows) for name, flows in FLOWS.items() if name != EVERY],
     pytest.param(EVERY, "auto", [method for method in METHODS if method != "nuts"]),
-    pytest.param("linear_regression", "paper", FLOWS),
     *[
         pytest.param(name, preset, METHODS, marks=pytest.mark.slow)
         for name in EXPERIMENTS
