@@ -186,7 +186,7 @@ def ascend(value_and_gradient: ValueAndGradient, starts: Float[np.ndarray, "star
 
     # L-BFGS's own products are far too small for threads: handing them out takes most of the time.
     with threadpool_limits(1, "blas"):
-        found = [one(start) for start in np.asarray(starts)]
+        found = [one(start) for start in starts]
     x, values, evaluations = (np.array(column) for column in zip(*found, strict=True))
     sound = np.isfinite(values) & np.isfinite(x).all(axis=1)
     dtype = starts.dtype
