@@ -35,10 +35,14 @@ PAPER: Mapping[str, Any] = {
     "drift": "batch_norm_mlp",
     "gamma": 0.05**2,
     "num_steps": 20,
+    "num_paths": 32,
     "grid": "uniform",
     "step_rule": "euler_maruyama",
     "num_iterations": 300,
     "learning_rate": optax.constant_schedule(1e-4),
+    # Plain Adam, and the parameters where it ends.
+    "clip_norm": 1e9,
+    "average_decay": 0.0,
 }
 
 
@@ -146,7 +150,7 @@ def fit(
     # Where known modes are left out, MCMC from the draws cannot vouch for them.
     if audit and not start.is_partial:
         # Where climbs from many starts led to one mode, more of them would too.
-        posterior = posterior.audited(key=audit_key, look_for_modes=not start.from_mode)
+        posterior = posterior.audited(key=audit_key, look_for_modes=not start.has_one_mode)
     if not start.from_mode or options or checkpoint or trained.interrupted:
         return posterior
 

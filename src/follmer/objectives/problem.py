@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.drifts import is_tracked
 from follmer.paths import PATHS_AXIS, Diffusion, Drift, Path, simulate, step_log_ratio
 
 # An objective maps (drift, problem, key) to the loss and the paths' log weights, −F.
@@ -53,18 +52,8 @@ class Problem(NamedTuple):
             move = diffusion.step(drift, diffusion.gamma, t, dt, x)
             return diffusion.total(step_log_ratio(move, increment))
 
-        if is_tracked(drift):
-            # Batch statistics are over the paths of one time.
-            over_paths = jax.vmap(one, (None, None, 0, 0), axis_name=PATHS_AXIS)
-            by_step = (states.swapaxes(0, 1), increments.swapaxes(0, 1))
-            steps = (diffusion.starts, diffusion.lengths, *by_step)
-            terms = jax.lax.map(lambda inputs: over_paths(*inputs), steps).T
-        else:
-            # One flat axis of all states: a single large matrix product per layer.
-            terms = jax.vmap(one)(
-                jnp.tile(diffusion.starts, self.num_paths),
-                jnp.tile(diffusion.lengths, self.num_paths),
-                states.reshape(-1, diffusion.dim),
-                increments.reshape(-1, diffusion.dim),
-            ).reshape(self.num_paths, diffusion.num_steps)
+        # What depends on the time alone is computed once for all paths.
+        over_steps = jax.vmap(one)
+        over_paths = jax.vmap(over_steps, (None, None, 0, 0), axis_name=PATHS_AXIS)
+        terms = over_paths(diffusion.starts, diffusion.lengths, states, increments)
         return jnp.sum(terms, axis=1)

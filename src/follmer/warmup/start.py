@@ -31,8 +31,10 @@ _DESCENT_STEPS, _DESCENT_RATE = 1000, 0.02
 # The learning rate of the Gaussian's means and log widths, in units of the narrow width.
 _WIDENING_RATE = 0.15
 _POINT_PATHS = 16
-# Operations in one training step, and rows that every batch may have.
+# Operations in one training step, and rows that every batch may have; how many steps, the more the
+# cheaper they are.
 _STEP_BUDGET, _SMALLEST_BATCH = 5e8, 128
+_FEWEST_STEPS, _MOST_STEPS = 1000, 4000
 # Rough draws are made up to here; beyond, particles are too few to say anything of modes.
 _MAX_EXPLORED = 200
 # The narrowest start of an exploration, per coordinate.
@@ -58,6 +60,7 @@ class Start(NamedTuple):
     draws: Float[Array, "draws dim"] | None = None  # in the whitened coordinates
     gradient_evaluations: int = 0
     is_partial: bool = False  # modes are known that the draws will not visit
+    has_one_mode: bool = False  # all climbs led there
     from_mode: bool = False  # an exploration, which would not take long, may lead further
 
 
@@ -90,7 +93,7 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
         found = f"{len(modes)} climbs found {modes.sum()} modes, too many to visit"
         words = f"{found}: draws are of the best alone"
         return start._replace(words=words, is_partial=True)
-    return start._replace(from_mode=_is_explorable(target, cost))
+    return start._replace(has_one_mode=True, from_mode=_is_explorable(target, cost))
 
 
 def affordable_starts(target: Target, cost: float) -> int:
@@ -154,8 +157,8 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
         if cost > _CHEAP_GRADIENT:
             settings |= {"num_paths": 8, "num_iterations": 200}
     else:
-        # Beside such a gradient more steps and a larger drift cost little.
-        settings |= {"drift": "additive", "num_steps": 32, "num_iterations": 600}
+        # Beside such a gradient more steps and a larger drift cost little, but paths are dear.
+        settings |= {"drift": "additive", "num_steps": 32, "num_paths": 24, "num_iterations": 500}
     gradients = ends.gradient_evaluations + 16 * target.dim
     return Start(affine, settings, words, None, gradients)
 
@@ -177,7 +180,7 @@ def by_point(target: Target, key: PRNGKeyArray) -> Start:
     zero = jnp.zeros(target.dim, target.dtype)
     scale = jnp.asarray(probed_widths(_prior(target), zero, width_key), target.dtype)
     scaled = target.whitened(diagonal(zero, scale, target.dtype))
-    batch_size = _affordable_batch(target)
+    batch_size, num_iterations = _affordable_steps(target)
     start = _NARROW * jax.random.normal(start_key, zero.shape, zero.dtype)
     point = descend(
         scaled,
@@ -194,7 +197,7 @@ def by_point(target: Target, key: PRNGKeyArray) -> Start:
         "drift": "zero",
         "num_paths": _POINT_PATHS,
         "batch_size": batch_size,
-        "num_iterations": 1000,
+        "num_iterations": num_iterations,
         "learning_rate": _WIDENING_RATE,
     }
     words = f"{target.dim} dimensions: independent coordinates around a point estimate"
@@ -205,13 +208,17 @@ def _prior(target: Target) -> LogDensity:
     return target.log_prior_density if target.num_data is not None else target.log_density
 
 
-def _affordable_batch(target: Target) -> int | None:
-    """So many rows that a training step takes a fraction of a second; None for all."""
+def _affordable_steps(target: Target) -> tuple[int | None, int]:
+    """Rows (None for all) with which a training step takes a fraction of a second; how many steps.
+
+    All of them together cost as much as the fewest of the largest.
+    """
+    cost = _POINT_PATHS * gradient_cost(target)
+    steps = int(np.clip(_FEWEST_STEPS * _STEP_BUDGET / cost, _FEWEST_STEPS, _MOST_STEPS))
     if target.num_data is None:
-        return None
-    rows = int(target.num_data * _STEP_BUDGET / (_POINT_PATHS * gradient_cost(target)))
-    rows = max(rows, _SMALLEST_BATCH)
-    return rows if rows < target.num_data else None
+        return None, steps
+    rows = max(int(target.num_data * _STEP_BUDGET / cost), _SMALLEST_BATCH)
+    return (rows if rows < target.num_data else None), steps
 
 
 def _learning_rate(dim: int) -> float:
