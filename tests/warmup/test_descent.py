@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.scipy.stats import laplace, norm
 
 from follmer import Target
+from follmer.warmup import start as starting
 from follmer.warmup.descent import descend, probed_widths
 from follmer.warmup.start import by_point
 
@@ -55,3 +57,10 @@ def test_training_starts_narrowly_around_the_point(key):
     np.testing.assert_allclose(start.affine.scale, 0.2, rtol=1e-3)
     assert start.settings["num_steps"] == 1
     assert "point estimate" in start.words
+
+
+@pytest.mark.parametrize(("cost", "rows", "steps"), [(1.0, None, 4000), (1e10, 128, 1000)])
+def test_cheap_gradients_buy_steps_and_dear_ones_take_batches(key, monkeypatch, cost, rows, steps):
+    monkeypatch.setattr(starting, "gradient_cost", lambda target: cost)
+    settings = by_point(regression(num_rows=300), key).settings
+    assert (settings["batch_size"], settings["num_iterations"]) == (rows, steps)
