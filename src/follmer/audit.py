@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.diagnostics import SecondOpinion, pareto_smooth
+from follmer.host import generator, normals
 from follmer.nsfs import NSFS
 from follmer.resampling import weighted_moments
 from follmer.targets import StructuredTarget, Target
@@ -35,7 +36,7 @@ def precision_note(
     """A warning where single precision blurs the log density at draws of a whitened target."""
     if target.dtype != jnp.float32:
         return None
-    noise = float(np.median(rounding_noise(target, x[:_LINE], key)))
+    noise = float(np.median(rounding_noise(target, np.asarray(x)[:_LINE], key)))
     if not noise > _NOISY:
         return None
     return (
@@ -45,13 +46,13 @@ def precision_note(
 
 
 def rounding_noise(
-    target: Target | StructuredTarget, x: Float[Array, "draws dim"], key: PRNGKeyArray
+    target: Target | StructuredTarget, x: Float[Array | np.ndarray, "draws dim"], key: PRNGKeyArray
 ) -> Float[np.ndarray, " draws"]:
     """The standard deviation of the log density's rounding, by third differences along lines."""
-    direction = jax.random.normal(key, x.shape, x.dtype)
-    direction /= jnp.linalg.norm(direction, axis=1, keepdims=True)
-    steps = _STEP * jnp.arange(_LINE, dtype=x.dtype)
-    points = x[:, None] + steps[:, None] * direction[:, None]
+    direction = normals(key, x.shape, x.dtype)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    steps = _STEP * np.arange(_LINE, dtype=x.dtype)
+    points = np.asarray(x)[:, None] + steps[:, None] * direction[:, None]
     values = np.asarray(_log_densities(target, points, target.data), float)
     # The weights 1, −3, 3, −1 of a third difference have squares that sum to 20.
     return np.diff(values, 3, axis=1).std(axis=1) / np.sqrt(20.0)
@@ -92,7 +93,7 @@ def second_opinion(
     weights = np.exp(pareto_smooth(log_weights)[0])
     mean, covariance = weighted_moments(np.asarray(x, float), weights)
     sd = np.sqrt(np.diag(covariance))
-    chosen = jax.random.choice(choice_key, len(x), (num_chains,), p=jnp.asarray(weights, x.dtype))
+    chosen = generator(choice_key).choice(len(x), num_chains, p=weights / weights.sum())
 
     @jax.jit
     def moved_and_weighed(x: Float[Array, "chains dim"], data: PyTree) -> tuple[Array, Array]:
@@ -106,13 +107,13 @@ def second_opinion(
         keys = jax.random.split(weigh_key, num_chains)
         return moved, algorithm.bridge_log_weights(parameters, moved, keys, data)
 
-    moved, bridged = moved_and_weighed(x[chosen], target.data)
+    moved, bridged = moved_and_weighed(np.asarray(x)[chosen], target.data)
     bridged = np.asarray(bridged, float)
     shifts = (np.asarray(moved, float).mean(axis=0) - mean) / sd
     ess = 1.0 / np.sum(weights**2)
     missed = 0
     if look_for_modes and isinstance(target, Target):
-        log_evidence = float(jax.nn.logsumexp(log_weights) - np.log(len(x)))
+        log_evidence = float(np.logaddexp.reduce(np.asarray(log_weights)) - np.log(len(x)))
         missed = missed_modes(target, x, log_evidence, affordable_starts(target, cost), climb_key)
     return SecondOpinion(
         eubo=float(bridged.mean()),

@@ -2,11 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-import jax.scipy.special as jsp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from follmer.calibration import Calibration, sbc
 
@@ -118,14 +116,18 @@ class ChainDiagnostics(NamedTuple):
     divergences: int = 0
 
 
-def diagnose(log_weights: Float[Array, " draws"], second: Opinion | None = None) -> Diagnostics:
+def diagnose(log_weights: ArrayLike, second: Opinion | None = None) -> Diagnostics:
     """All diagnostics of a sample's log weights, with a second opinion where there is one."""
-    log_weights = jnp.asarray(log_weights)
+    log_weights = np.asarray(log_weights, float)
     count = log_weights.size
-    ess = float(ess_fraction(log_weights))
+    ess = ess_fraction(log_weights)
+    # Weights that are not finite are judged, not warned of.
+    with np.errstate(invalid="ignore"):
+        elbo = float(log_weights.mean())
+        log_evidence = float(np.logaddexp.reduce(log_weights) - np.log(count))
     return Diagnostics(
-        elbo=float(jnp.mean(log_weights)),
-        log_evidence=float(jsp.logsumexp(log_weights) - np.log(count)),
+        elbo=elbo,
+        log_evidence=log_evidence,
         # Delta method: var(w)/mean(w)² = 1/ess − 1.
         log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
         ess_fraction=ess,
@@ -155,12 +157,11 @@ def diagnose_chains(
     return ChainDiagnostics(num_chains, total, rhat, ess / total, exact, divergences)
 
 
-def ess_fraction(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
-    """(Σw)²/(S Σw²), between 1/S and 1."""
-    # Large evidences would leave their rounding in the difference.
-    logs = log_weights - jnp.max(log_weights)
-    log_ess = 2 * jsp.logsumexp(logs) - jsp.logsumexp(2 * logs)
-    return jnp.exp(log_ess) / log_weights.size
+def ess_fraction(log_weights: Float[np.ndarray, " draws"]) -> float:
+    """(Σw)²/(S Σw²), between 1/S and 1; nan where the largest weight is not finite."""
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / np.sum(weights**2) / weights.size)
 
 
 def pareto_smooth(log_weights: ArrayLike) -> tuple[np.ndarray, float]:

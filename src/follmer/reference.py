@@ -28,7 +28,7 @@ def by_reference(target: Target, reference: Any, key: PRNGKeyArray) -> Start:
     process = Process(flow.algorithm, flow.parameters)
     words = (
         "steered away from the prior's process, which has an ESS of "
-        f"{float(ess_fraction(log_weights)):.0%} as draws of the prior"
+        f"{ess_fraction(np.asarray(log_weights, float)):.0%} as draws of the prior"
     )
     return Start(affine, process.settings | {"reference": process}, words)
 

@@ -164,9 +164,8 @@ def local_opinion(flow: StructuredFlow, key: PRNGKeyArray) -> LocalOpinion:
     log_weights = _weigh_singly(
         flow, jax.random.split(key, _GLOBALS_JUDGED), take(target.data, places)
     )
-    shares = jax.vmap(jax.vmap(ess_fraction, 1))(log_weights)
-    lowest = jnp.quantile(jnp.mean(shares, axis=1), _FEW)
-    return LocalOpinion(float(lowest), len(places))
+    shares = np.apply_along_axis(ess_fraction, 1, np.asarray(log_weights, float))
+    return LocalOpinion(float(np.quantile(shares.mean(axis=1), _FEW)), len(places))
 
 
 @eqx.filter_jit

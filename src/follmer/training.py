@@ -185,13 +185,14 @@ class Loop:
         keys = jax.random.split(key, DRAWS_AT_ONCE)
         if self.algorithm.batch_size is None:
             # Compiled once, for this and for the posterior's draws.
-            _, log_weights = draw(Flow(self.algorithm, state.average), keys, None, data)
+            _, found = draw(Flow(self.algorithm, state.average), keys, None, data)
         else:
-            log_weights = self._weigh(state.average, keys, data)
+            found = self._weigh(state.average, keys, data)
+        log_weights = np.asarray(found, float)
         # Early drifts may send paths where the density is not finite.
         with np.errstate(invalid="ignore", over="ignore"):
-            se = float(np.std(np.asarray(log_weights))) / np.sqrt(DRAWS_AT_ONCE)
-        return float(jnp.mean(log_weights)), se, float(ess_fraction(log_weights))
+            se = float(log_weights.std()) / np.sqrt(DRAWS_AT_ONCE)
+        return float(log_weights.mean()), se, ess_fraction(log_weights)
 
     def _weigh_on_device(self, average: PyTree, keys: Key[Array, " paths"], data: PyTree) -> Array:
         def log_weight(key: PRNGKeyArray) -> Array:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.checks import positive_float, positive_int
 from follmer.errors import NonFiniteError
+from follmer.host import normals
 from follmer.targets.space import named_leaves
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ def preflight(target: "Target", key: PRNGKeyArray, num_draws: int, scale: float)
     """Raise NonFiniteError unless density and gradient are finite at draws of N(0, scale² I)."""
     num_draws = positive_int("num_draws", num_draws)
     scale = positive_float("scale", scale)
-    xs = scale * jax.random.normal(key, (num_draws, target.dim), target.dtype)
+    xs = jnp.asarray(scale * normals(key, (num_draws, target.dim), target.dtype))
 
     @jax.jit
     def evaluate(xs: Array, data: Any) -> tuple[Array, Array]:
         return jax.vmap(jax.value_and_grad(lambda x: target.log_density(x, data)))(xs)
 
-    values, gradients = evaluate(xs, target.data)
+    values, gradients = map(np.asarray, evaluate(xs, target.data))
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         good = np.flatnonzero(np.isfinite(values))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from follmer.host import normals
 from follmer.targets.affine import Affine, from_covariance
 from follmer.warmup.hmc import LogDensity
 
@@ -43,8 +44,9 @@ def centred(log_density: LogDensity, affine: Affine) -> Affine:
 
     In many dimensions a mode is far from the mass of a skewed density.
     """
-    z = jax.random.normal(jax.random.key(0), (_CENTRING_DRAWS // 2, len(affine.mean)))
-    z = jnp.concatenate([z, -z]).astype(affine.mean.dtype)
+    dtype = affine.mean.dtype
+    z = normals(jax.random.key(0), (_CENTRING_DRAWS // 2, len(affine.mean)), dtype)
+    z = np.concatenate([z, -z])
 
     def value(shift: Float[Array, " dim"]) -> Float[Array, ""]:
         return jnp.mean(jax.vmap(lambda z: log_density(affine(shift + z)))(z))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from follmer.host import generator
 from follmer.warmup.hmc import LogDensity
 
 _MAX_ITERATIONS = 200
@@ -54,7 +55,7 @@ def spread_climbs(
     """
     value_and_gradient = jax.jit(jax.value_and_grad(log_density))
     lowest = _lowest_between(log_density)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rng = generator(key)
     ends = Ends(np.zeros((0, dim), dtype), np.zeros(0, dtype), 0)
     separate = np.zeros(0, bool)
     centre, scale = np.zeros(dim), np.ones(dim)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from follmer.host import normals
 from follmer.targets import Target
 from follmer.targets.affine import Affine
 
@@ -26,7 +27,7 @@ class Probe(NamedTuple):
 
 def probe(target: Target, affine: Affine, key: PRNGKeyArray) -> Probe:
     """Look at a target through the Gaussian that an affine map makes of N(0, I)."""
-    noise = jax.random.normal(key, (_NUM_DRAWS, target.dim), target.dtype)
+    noise = normals(key, (_NUM_DRAWS, target.dim), target.dtype)
     log_weights = np.asarray(_weighed(target, affine, noise, target.data), float)
     log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
     top = log_weights.max()
@@ -38,7 +39,7 @@ def probe(target: Target, affine: Affine, key: PRNGKeyArray) -> Probe:
 
 @eqx.filter_jit
 def _weighed(
-    target: Target, affine: Affine, noise: Float[Array, "draws dim"], data: PyTree
+    target: Target, affine: Affine, noise: Float[Array | np.ndarray, "draws dim"], data: PyTree
 ) -> Float[Array, " draws"]:
     whitened = target.whitened(affine)
     constant = 0.5 * target.dim * np.log(2.0 * np.pi)
