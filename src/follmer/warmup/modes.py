@@ -123,13 +123,18 @@ def unvisited(
     modes: Float[np.ndarray, "modes dim"],
     draws: Float[np.ndarray, "draws dim"],
 ) -> np.ndarray:
-    """Which modes are beyond a dip from every draw."""
+    """Which modes are beyond a dip from all draws near them, in units of the draws' spread."""
     lowest = _lowest_between(log_density)
     values = jax.jit(jax.vmap(log_density))
-    at_draws, at_modes = np.asarray(values(draws)), np.asarray(values(modes))
-    lows = np.stack([lowest(mode, draws) for mode in modes])
-    dips = np.minimum(at_modes[:, None], at_draws) - lows
-    return ~(dips < _DIP).any(axis=1)
+    spread = draws.std(axis=0) + np.finfo(draws.dtype).tiny
+
+    def is_beyond(mode: np.ndarray, at_mode: np.ndarray) -> bool:
+        distances = np.linalg.norm((draws - mode) / spread, axis=1)
+        near = draws[np.argsort(distances)[:_LINES_AT_ONCE]]
+        dips = np.minimum(at_mode, np.asarray(values(near))) - lowest(mode, near)
+        return not (dips < _DIP).any()
+
+    return np.array([is_beyond(*one) for one in zip(modes, np.asarray(values(modes)), strict=True)])
 
 
 def _lowest_between(log_density: LogDensity) -> LowestBetween:
