@@ -23,7 +23,8 @@ class Method(NamedTuple):
     """How a posterior is made, and how it is asked.
 
     `num_samples` draws make predictions, on paths of `num_steps` steps where it is a flow, by
-    their weights where `weighted` and the weights are sound.
+    their weights where `weighted` and the weights are sound. `num_judged` draws tell how even
+    those are.
     """
 
     run: Callable[..., Posterior]  # of a target and a key; a case's own options by name
@@ -31,6 +32,7 @@ class Method(NamedTuple):
     num_samples: int = 100
     num_steps: int | None = None
     weighted: bool = False
+    num_judged: int = 1024
 
     def given(self, options: Mapping[str, Any]) -> "Method":
         """The same method with some options in place of its own."""
@@ -142,7 +144,10 @@ def baseline(name: str, tiny: bool, **options: Any) -> dict[str, Method]:
             return run(target, **{**options, **own})
         return run(target, key=key, **_with_rows({**options, **own}, target))
 
-    return {name: Method(made, told(options), 100 if name != "nuts" else 1000)}
+    # A draw of MC-SFS takes as long as a thousand others.
+    num_judged = 100 if name == "mc_sfs" else 1024
+    num_samples = 1000 if name == "nuts" else 100
+    return {name: Method(made, told(options), num_samples, num_judged=num_judged)}
 
 
 def told(options: Mapping[str, Any]) -> dict[str, Any]:

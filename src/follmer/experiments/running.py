@@ -133,7 +133,8 @@ def _attempt(
         # Ctrl-C meant the whole run, and a drift cut short is no result.
         raise KeyboardInterrupt
     structured = isinstance(posterior.target, StructuredTarget)
-    found = posterior.diagnostics(key=check_key, num_samples=None if structured else 1024)
+    num_judged = None if structured else how.num_judged
+    found = posterior.diagnostics(key=check_key, num_samples=num_judged)
     weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < UNSOUND_KHAT
     draws = Draws(posterior, how, weighted, draw_key)
     told = {
