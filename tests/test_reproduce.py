@@ -99,6 +99,19 @@ def test_presets_and_experiments_share_a_folder(made_up, tmp_path):
     assert read(tmp_path, "run")["command"].count("follmer reproduce") == 3
 
 
+def test_a_command_is_forgotten_with_its_results(made_up, tmp_path):
+    made_up["banana", "auto"] = [(record("banana", ece=0.1), trial())]
+    reproduce(["banana"], seeds=5, out=tmp_path)
+    made_up["banana", "auto"] = [KeyboardInterrupt]
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(["banana"], seeds=3, out=tmp_path)
+    # The first one's results are still there.
+    assert "--seeds 5" in read(tmp_path, "run")["command"]
+    made_up["banana", "auto"] = [(record("banana", ece=0.2), trial())]
+    reproduce(["banana"], seeds=2, out=tmp_path)
+    assert read(tmp_path, "run")["command"] == "follmer reproduce banana --preset auto --seeds 2"
+
+
 def test_a_second_run_replaces_the_first_and_its_figures(made_up, tmp_path):
     made_up["a9a", "auto"] = [(record("a9a", ece=0.3), trial())]
     made_up["banana", "auto"] = [(record("banana", ece=0.1), trial())]

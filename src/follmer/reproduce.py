@@ -92,14 +92,15 @@ class _Folder:
         self.path = path
         self._records: list[dict[str, Any]] = []
         self._figures: list[dict[str, Any]] = []
-        measured_on = machine(command)
+        self._command = command
+        self._commands = [command]
         if (path / "results.json").exists():
             earlier = read_run(path)
             self._records = earlier.records
             self._figures = [figure.words() for figure in earlier.figures]
             commands = [*earlier.machine["command"].split(_BETWEEN), command]
-            measured_on["command"] = _BETWEEN.join(dict.fromkeys(commands))
-        self._write("run.json", measured_on)
+            self._commands = list(dict.fromkeys(commands))
+        self._write_run()
         self._write("figures.json", self._figures)
         # Last, for where it is the others are.
         self._write("results.json", self._records)
@@ -113,6 +114,8 @@ class _Folder:
         gone = [figure["file"] for figure in self._figures if not stays(figure)]
         self._figures = list(filter(stays, self._figures))
         self._records = list(filter(stays, self._records))
+        self._commands = [one for one in self._commands if not self._does_again(one)]
+        self._write_run()
         self._write("figures.json", self._figures)
         self._write("results.json", self._records)
         for file in gone:
@@ -129,6 +132,14 @@ class _Folder:
         words |= {"title": picture.title, "caption": picture.caption}
         self._figures = sorted([*self._figures, words], key=_order)
         self._write("figures.json", self._figures)
+
+    def _does_again(self, command: str) -> bool:
+        """Whether this run replaces all that an earlier command left: same names and preset."""
+        what, own = (one.partition(" --seeds ")[0] for one in (command, self._command))
+        return command != self._command and what == own
+
+    def _write_run(self) -> None:
+        self._write("run.json", machine(_BETWEEN.join(self._commands)))
 
     def _write(self, name: str, content: Any) -> None:
         with replacing(self.path / name) as file:
