@@ -59,7 +59,7 @@ def test_a_mode_that_no_draw_visits_is_missed(centres, log_evidence, missed, whi
     target = Target(two_normals, like=jnp.zeros(1, jnp.float32)).whitened(whitening)
     x = jnp.concatenate([centre + jax.random.normal(key, (100, 1)) for centre in centres])
     x = x if whitening is None else jax.vmap(whitening.inverse)(x)
-    assert missed_modes(target, x, log_evidence, 16, key) == missed
+    assert missed_modes(target, x, log_evidence, 100.0, key) == missed
 
 
 def test_a_mode_without_mass_is_not_missed(key):
@@ -69,4 +69,4 @@ def test_a_mode_without_mass_is_not_missed(key):
 
     target = Target(lopsided, like=jnp.zeros(1, jnp.float32))
     x = 8.0 + jax.random.normal(key, (100, 1))
-    assert missed_modes(target, x, 0.5 * np.log(2 * np.pi), 16, key) == 0
+    assert missed_modes(target, x, 0.5 * np.log(2 * np.pi), 100.0, key) == 0

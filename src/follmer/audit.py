@@ -23,8 +23,10 @@ _BUDGET = 1e11
 _MAX_DIM, _MAX_STRUCTURED = 2000, 400
 _NUM_CHAINS = 256
 _MOVES = (4, 60)
-# The share of the mass from which a mode is missed, draws that may be near it, modes looked at.
-_SLIVER, _LOOKED_FROM, _MAX_MISSED = 0.05, 512, 8
+# The share of the mass from which a mode is missed, and draws that may be near it; modes looked
+# at, and gradients that a look takes, about.
+_SLIVER, _LOOKED_FROM = 0.05, 512
+_MAX_MISSED, _GRADIENTS_PER_MODE = 8, 2000.0
 # Points along a line, so near to each other that only rounding bends it, and the noise of the log
 # density, in nats, from which weights suffer.
 _LINE, _STEP, _NOISY = 8, 1e-3, 0.05
@@ -114,7 +116,7 @@ def second_opinion(
     missed = 0
     if look_for_modes and isinstance(target, Target):
         log_evidence = float(np.logaddexp.reduce(np.asarray(log_weights)) - np.log(len(x)))
-        missed = missed_modes(target, x, log_evidence, affordable_starts(target, cost), climb_key)
+        missed = missed_modes(target, x, log_evidence, cost, climb_key)
     return SecondOpinion(
         eubo=float(bridged.mean()),
         eubo_se=float(bridged.std() / np.sqrt(num_chains)),
@@ -130,15 +132,18 @@ def missed_modes(
     target: Target,
     x: Float[Array, "draws dim"],
     log_evidence: float,
-    num_starts: int,
+    cost: float,
     key: PRNGKeyArray,
 ) -> int:
     """How many modes climbs find that no draw is near, each with more than a sliver of the mass.
 
-    MCMC cannot tell: moves between far modes take longer than anyone waits.
+    MCMC cannot tell: moves between far modes take longer than anyone waits. Of several, as many are
+    looked at as a gradient's cost allows.
     """
+    num_starts = affordable_starts(target, cost)
     if num_starts == 1:
         return 0
+    num_candidates = int(np.clip(_BUDGET / (_GRADIENTS_PER_MODE * cost), 1, _MAX_MISSED))
     own, affine = target.unwhitened, target.space.affine
     some = x[:_LOOKED_FROM]
     draws = np.asarray(some if affine is None else jax.vmap(affine)(some))
@@ -147,7 +152,7 @@ def missed_modes(
     if len(ends.x) == 0:
         return 0
     modes = ends.x[separate]
-    candidates = modes[unvisited(own.log_density, modes, draws)][:_MAX_MISSED]
+    candidates = modes[unvisited(own.log_density, modes, draws)][:num_candidates]
     gaussians = (laplace(own.log_density, jnp.asarray(mode), own.dtype) for mode in candidates)
     masses = [probe(own, gaussian, probe_key).log_evidence for gaussian in gaussians]
     return int(np.sum(np.array(masses) > log_evidence + np.log(_SLIVER)))
