@@ -274,6 +274,10 @@ def error_by_dimension(
     axes.set(xscale="log", yscale="log", xlabel="dimension", ylabel=error)
     axes.set_xticks(dims, [str(dim) for dim in dims], minor=False)
     axes.set_xticks([], minor=True)
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter("{x:g}")
+    # Within a decade, powers of ten alone would leave the axis without numbers.
+    axes.yaxis.set_minor_formatter("{x:g}" if high < 10.0 * low else "")
     _legend(axes)
 
 

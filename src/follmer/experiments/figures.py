@@ -26,9 +26,7 @@ def panels(trials: Sequence[Trial]) -> "tuple[Figure, list[Axes]]":
 
 def training(preset: str, trials: Sequence[Trial]) -> Iterator[Picture]:
     """ELBO and ESS of the trained flows, a row for each case; nothing where none was trained."""
-    trained = by_case(
-        [trial for trial in trials if "evaluation_elbo" in trial.draws.posterior.history]
-    )
+    trained = by_case(list(filter(_was_trained, trials)))
     if not trained:
         return
     titles = [title for case in trained for title in (case, "")]
@@ -48,3 +46,9 @@ def training(preset: str, trials: Sequence[Trial]) -> Iterator[Picture]:
         f"the drift is trained. {expected[preset]}",
         figure,
     )
+
+
+def _was_trained(trial: Trial) -> bool:
+    """Whether a flow was; one that starts as the posterior is only looked at."""
+    history = trial.draws.posterior.history
+    return "evaluation_elbo" in history and len(history["loss"]) > 0
