@@ -55,6 +55,7 @@ _LOOK = {
     "axes.axisbelow": True,
     "axes.edgecolor": _INK,
     "axes.facecolor": _PAPER,
+    "axes.formatter.useoffset": False,
     "axes.grid": True,
     "axes.labelcolor": _INK,
     "axes.spines.right": False,
