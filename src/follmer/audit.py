@@ -137,8 +137,8 @@ def missed_modes(
 ) -> int:
     """How many modes climbs find that no draw is near, each with more than a sliver of the mass.
 
-    MCMC cannot tell: moves between far modes take longer than anyone waits. Of several, as many are
-    looked at as a gradient's cost allows.
+    MCMC cannot tell: moves between far modes take longer than anyone waits. Of several, the highest
+    are looked at, as many as a gradient's cost allows.
     """
     num_starts = affordable_starts(target, cost)
     if num_starts == 1:
@@ -151,7 +151,7 @@ def missed_modes(
     ends, separate = spread_climbs(own.log_density, own.dim, own.dtype, num_starts, climb_key)
     if len(ends.x) == 0:
         return 0
-    modes = ends.x[separate]
+    modes = ends.x[separate][: 2 * num_candidates]
     candidates = modes[unvisited(own.log_density, modes, draws)][:num_candidates]
     gaussians = (laplace(own.log_density, jnp.asarray(mode), own.dtype) for mode in candidates)
     masses = [probe(own, gaussian, probe_key).log_evidence for gaussian in gaussians]
