@@ -12,7 +12,17 @@ import follmer
 ROOT = Path(follmer.__file__).parent
 # From the bottom up; modules may import from their own row and from those above it here.
 LAYERS = [
-    ["errors", "checks", "optimizers", "progress", "resampling", "storage", "tables", "trees"],
+    [
+        "errors",
+        "checks",
+        "host",
+        "optimizers",
+        "progress",
+        "resampling",
+        "storage",
+        "tables",
+        "trees",
+    ],
     ["targets", "paths"],
     ["drifts", "warmup"],
     ["objectives"],
