@@ -44,6 +44,9 @@ from follmer.targets import (
     random_batch,
 )
 
+# Updates after which running statistics have forgotten where they were: .9³⁰ is 4 %.
+_SETTLING = 30
+
 
 class State(NamedTuple):
     """Everything that training changes; a pytree of arrays."""
@@ -200,6 +203,20 @@ class NSFS:
             skipped=~optimizer_state.last_finite,
         )
         return State(parameters, average, optimizer_state, state.iteration + 1, memory), info
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether the drift keeps running statistics, which lag behind while it learns."""
+        return is_tracked(self._fixed_part)
+
+    def settled(self, state: State, key: PRNGKeyArray, batch: PyTree = None) -> State:
+        """The state with the statistics of the averaged drift as it stands."""
+        problem = self._problem(batch)
+
+        def body(i: Array, average: PyTree) -> PyTree:
+            return self._track(average, problem, batch, jax.random.fold_in(key, i))
+
+        return state._replace(average=jax.lax.fori_loop(0, _SETTLING, body, state.average))
 
     def sample(
         self,

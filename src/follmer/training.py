@@ -130,6 +130,7 @@ class Loop:
         self.chunk_size = chunk_size
         self.latest = state  # newer than the run's own when a chunk is cut short
         self._advance = jax.jit(self._advance_on_device)  # traced once: the count is an argument
+        self._settle = jax.jit(self._settle_on_device)
         self._weigh = jax.jit(self._weigh_on_device)
         self._pace = Pace()
 
@@ -149,6 +150,8 @@ class Loop:
             done += count
             self.latest = state
             bar.advance(count, loss=float(info.loss[-1]))
+        if self.algorithm.has_statistics:
+            state = self._settle(state, data)
         elbo, elbo_se, ess = self._evaluated(state, data)
         # The weights of batches say nothing of the draws'.
         bar.show(elbo=elbo, **({"ess": ess} if self.algorithm.batch_size is None else {}))
@@ -178,6 +181,11 @@ class Loop:
         _, shapes = jax.eval_shape(self.algorithm.step, state, key)
         infos = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
         return jax.lax.fori_loop(0, count, body, (state, infos))
+
+    def _settle_on_device(self, state: State, data: PyTree) -> State:
+        key = jax.random.fold_in(self.evaluation_key, state.iteration)
+        batch_key, path_key = jax.random.split(jax.random.fold_in(key, 0))
+        return self.algorithm.settled(state, path_key, self.algorithm.random_batch(batch_key, data))
 
     def _evaluated(self, state: State, data: PyTree, again: int = 0) -> tuple[float, float, float]:
         """ELBO, its standard error and the ESS of the averaged drift on fresh paths."""

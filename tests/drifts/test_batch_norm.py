@@ -194,3 +194,31 @@ def test_objectives_with_a_memory_refuse_batch_norm(key):
     algorithm = NSFS(target, drift="batch_norm_mlp", objective="adjoint_matching")
     with pytest.raises(InputError, match="BatchNorm"):
         algorithm.init(key)
+
+
+def test_settling_forgets_the_statistics_of_an_earlier_drift(key):
+    algorithm = NSFS(
+        Target(lambda x: -0.5 * x @ x, like=jnp.zeros(2)),
+        drift="batch_norm_mlp",
+        drift_options={"width": 5, "depth": 1},
+        num_steps=4,
+        grid="uniform",
+        step_rule="euler_maruyama",
+        num_paths=32,
+    )
+    state = algorithm.init(key)
+    assert algorithm.has_statistics
+    # Untrained, the paths are Brownian: at t = ½ (knot 10) the first layer's inputs are known.
+    layer = state.average.stack.layers[0]
+    mean = layer.weight[:, 2] * 0.5 + layer.bias
+    variance = 0.5 * jnp.sum(layer.weight[:, :2] ** 2, axis=1)
+
+    def norm(state):
+        return state.average.stack.norms[0]
+
+    wrong = (jnp.tile(mean + 1.0, (21, 1)), jnp.ones((21, 5)))
+    late = eqx.tree_at(lambda s: (norm(s).running_mean, norm(s).running_variance), state, wrong)
+    settled = norm(algorithm.settled(late, key)).running_mean[10]
+    # The last updates weigh most: together they are worth 19 batches of 32 paths.
+    noise = np.sqrt(variance / (19 * 32))
+    np.testing.assert_array_less(np.abs(settled - mean - 0.9**30), 4 * noise)
