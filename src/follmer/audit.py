@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from follmer.diagnostics import SecondOpinion, pareto_smooth
 from follmer.host import generator, normals
 from follmer.nsfs import NSFS
-from follmer.resampling import weighted_moments
+from follmer.resampling import log_mean_weight, weighted_moments
 from follmer.targets import StructuredTarget, Target
 from follmer.warmup import hmc
 from follmer.warmup.laplace import laplace
@@ -115,7 +115,7 @@ def second_opinion(
     ess = 1.0 / np.sum(weights**2)
     missed = 0
     if look_for_modes and isinstance(target, Target):
-        log_evidence = float(np.logaddexp.reduce(np.asarray(log_weights)) - np.log(len(x)))
+        log_evidence = log_mean_weight(np.asarray(log_weights, float))
         missed = missed_modes(target, x, log_evidence, cost, climb_key)
     return SecondOpinion(
         eubo=float(bridged.mean()),

@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from follmer.calibration import Calibration, sbc
+from follmer.resampling import log_mean_weight
 
 __all__ = [
     "Calibration",
@@ -124,10 +125,9 @@ def diagnose(log_weights: ArrayLike, second: Opinion | None = None) -> Diagnosti
     # Weights that are not finite are judged, not warned of.
     with np.errstate(invalid="ignore"):
         elbo = float(log_weights.mean())
-        log_evidence = float(np.logaddexp.reduce(log_weights) - np.log(count))
     return Diagnostics(
         elbo=elbo,
-        log_evidence=log_evidence,
+        log_evidence=log_mean_weight(log_weights),
         # Delta method: var(w)/mean(w)² = 1/ess − 1.
         log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
         ess_fraction=ess,

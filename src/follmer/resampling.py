@@ -56,3 +56,9 @@ def weighted_moments(
     mean = weights @ x
     deviations = x - mean
     return mean, (deviations.T * weights) @ deviations
+
+
+def log_mean_weight(log_weights: Float[np.ndarray, " draws"]) -> float:
+    """ln of the mean weight, the estimate of ln Z; not finite where the weights are not."""
+    with np.errstate(invalid="ignore"):
+        return float(np.logaddexp.reduce(log_weights) - np.log(log_weights.size))

@@ -69,7 +69,7 @@ class Regression:
         """SGLD's steps, which begin at a share of the longest that is stable."""
         # A square matrix of normals has singular values up to 2 √rows.
         curvature = 1.0 + 4.0 * len(self.rows) / self.noise_sd**2
-        return PolynomialDecay(_SGLD_SHARE / curvature * _SGLD_B**0.55, b=_SGLD_B)
+        return PolynomialDecay(_SGLD_SHARE / curvature * _SGLD_B**PolynomialDecay.c, b=_SGLD_B)
 
     def errors(self, draws: np.ndarray) -> Errors:
         """Of predictions by these draws of θ."""

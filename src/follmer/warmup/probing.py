@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.host import normals
+from follmer.resampling import log_mean_weight
 from follmer.targets import Target
 from follmer.targets.affine import Affine
 
@@ -30,11 +31,10 @@ def probe(target: Target, affine: Affine, key: PRNGKeyArray) -> Probe:
     noise = normals(key, (_NUM_DRAWS, target.dim), target.dtype)
     log_weights = np.asarray(_weighed(target, affine, noise, target.data), float)
     log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
-    top = log_weights.max()
-    if not np.isfinite(top):
+    if not np.isfinite(log_weights.max()):
         return Probe(-np.inf, np.inf)
-    log_evidence = top + np.log(np.mean(np.exp(log_weights - top)))
-    return Probe(float(log_evidence), float(log_evidence - log_weights.mean()))
+    log_evidence = log_mean_weight(log_weights)
+    return Probe(log_evidence, float(log_evidence - log_weights.mean()))
 
 
 @eqx.filter_jit
