@@ -44,8 +44,8 @@ from follmer.targets import (
     random_batch,
 )
 
-# Updates after which running statistics have forgotten where they were: .9³⁰ is 4 %.
-_SETTLING = 30
+# Sets of paths over which the statistics of a drift are averaged.
+_NUM_SETTLING = 20
 
 
 class State(NamedTuple):
@@ -173,7 +173,7 @@ class NSFS:
         """One gradient step on fresh paths; a step whose gradient is not finite is skipped."""
         problem = self._problem(batch)
         objective = as_objective(self.objective)
-        path_key, track_key, memory_key = jax.random.split(as_key(key), 3)
+        path_key, memory_key = jax.random.split(as_key(key))
         memory = self._refreshed(state, problem, batch, memory_key)
 
         def loss_and_weights(parameters: PyTree) -> tuple[Array, Array]:
@@ -191,8 +191,6 @@ class NSFS:
             gradient, state.optimizer_state, state.parameters
         )
         parameters = optax.apply_updates(state.parameters, updates)
-        tracked = self._track(parameters, problem, batch, track_key)
-        parameters = optax.tree.where(optimizer_state.last_finite, tracked, parameters)
         # Early on a plain mean, so that the average forgets the start.
         weight = jnp.maximum(1.0 - self.average_decay, 1.0 / (state.iteration + 1.0))
         average = optax.incremental_update(parameters, state.average, weight)
@@ -204,20 +202,6 @@ class NSFS:
         )
         return State(parameters, average, optimizer_state, state.iteration + 1, memory), info
 
-    @property
-    def has_statistics(self) -> bool:
-        """Whether the drift keeps running statistics, which lag behind while it learns."""
-        return is_tracked(self._fixed_part)
-
-    def settled(self, state: State, key: PRNGKeyArray, batch: PyTree = None) -> State:
-        """The state with the statistics of the averaged drift as it stands."""
-        problem = self._problem(batch)
-
-        def body(i: Array, average: PyTree) -> PyTree:
-            return self._track(average, problem, batch, jax.random.fold_in(key, i))
-
-        return state._replace(average=jax.lax.fori_loop(0, _SETTLING, body, state.average))
-
     def sample(
         self,
         state: State,
@@ -227,8 +211,10 @@ class NSFS:
         data: PyTree = None,
     ) -> Draws:
         """Independent draws with exact log weights, on a grid of any number of steps."""
-        keys = jax.random.split(as_key(key), positive_int("num_samples", num_samples))
-        x, log_weights = self.simulate(state.average, keys, num_steps, data)
+        settling_key, key = jax.random.split(as_key(key))
+        keys = jax.random.split(key, positive_int("num_samples", num_samples))
+        parameters = self.settled(state.average, settling_key, data)
+        x, log_weights = self.simulate(parameters, keys, num_steps, data)
         return Draws(jax.vmap(lambda x: self.target.constrain(x, data))(x), log_weights)
 
     def simulate(
@@ -401,15 +387,23 @@ class NSFS:
             state.memory,
         )
 
-    def _track(
-        self, parameters: PyTree, problem: Problem, batch: PyTree, key: PRNGKeyArray
-    ) -> PyTree:
-        """Update the drift's running statistics, where it keeps any."""
-        drift = self.assemble(parameters, batch, inference=False)
-        if not is_tracked(drift):
+    @property
+    def has_statistics(self) -> bool:
+        """Whether sampling needs statistics of the drift's paths, which training does not keep."""
+        return is_tracked(self._fixed_part)
+
+    def settled(self, parameters: PyTree, key: PRNGKeyArray, batch: PyTree = None) -> PyTree:
+        """The parameters with the statistics that the drift's own paths have."""
+        if not self.has_statistics:
             return parameters
-        states = problem.simulate(drift, key).states
-        return _split(track(drift, problem.diffusion.starts, states))[0]
+        problem = self._problem(batch)
+
+        def body(i: Array, parameters: PyTree) -> PyTree:
+            drift = self.assemble(parameters, batch, inference=False)
+            states = problem.simulate(drift, jax.random.fold_in(key, i)).states
+            return _split(track(drift, problem.diffusion.starts, states, 1.0 / (i + 1)))[0]
+
+        return jax.lax.fori_loop(0, _NUM_SETTLING, body, parameters)
 
 
 NSFS.__init__ = options_checked(NSFS.__init__)  # type: ignore[method-assign]

@@ -107,6 +107,8 @@ def train(
             notes.append(f"{INTERRUPTED} at iteration {run.iteration}")
             if run.best is None:
                 run = run._replace(best=loop.latest.average)
+    if patience is None and run.iteration >= algorithm.num_iterations:
+        run = run._replace(best=run.state.average)
     skipped = int(np.sum(run.history["skipped"]))
     if skipped:
         notes.append(f"{skipped} training steps with non-finite gradients were skipped")
@@ -185,7 +187,8 @@ class Loop:
     def _settle_on_device(self, state: State, data: PyTree) -> State:
         key = jax.random.fold_in(self.evaluation_key, state.iteration)
         batch_key, path_key = jax.random.split(jax.random.fold_in(key, 0))
-        return self.algorithm.settled(state, path_key, self.algorithm.random_batch(batch_key, data))
+        batch = self.algorithm.random_batch(batch_key, data)
+        return state._replace(average=self.algorithm.settled(state.average, path_key, batch))
 
     def _evaluated(self, state: State, data: PyTree, again: int = 0) -> tuple[float, float, float]:
         """ELBO, its standard error and the ESS of the averaged drift on fresh paths."""

@@ -72,10 +72,13 @@ class Decoupled(AbstractTracked):
         return is_tracked((self.shared, self.local))
 
     def track(
-        self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
+        self,
+        times: Float[Array, " steps"],
+        states: Float[Array, "paths steps dim"],
+        weight: Float[Array | float, ""],
     ) -> "Decoupled":
         shared, locals_ = jax.vmap(jax.vmap(self.split))(states)
-        tracked = {"shared": track(self.shared, times, shared), "seen": None}
+        tracked = {"shared": track(self.shared, times, shared, weight), "seen": None}
         if is_tracked(self.local):
             assert self.seen is not None
             context = jnp.concatenate(
@@ -85,7 +88,7 @@ class Decoupled(AbstractTracked):
                 ],
                 axis=-1,
             )
-            tracked["local"] = self.local.track(times, locals_, context)
+            tracked["local"] = self.local.track(times, locals_, weight, context)
         return dataclasses.replace(self, **tracked)
 
     def split(

@@ -49,7 +49,6 @@ class BatchNorm(eqx.Module):
     inference: bool
     axes: tuple[str, ...] = eqx.field(static=True)
     epsilon: float = eqx.field(static=True)
-    momentum: float = eqx.field(static=True)
 
     def __init__(self, width: int, num_knots: int, axes: tuple[str, ...]):
         self.running_mean = jnp.zeros((num_knots, width))
@@ -57,7 +56,6 @@ class BatchNorm(eqx.Module):
         self.inference = False
         self.axes = axes
         self.epsilon = 1e-5
-        self.momentum = 0.1
 
     def statistics(
         self, t: Float[Array, ""], h: Float[Array, " width"]
@@ -73,10 +71,10 @@ class BatchNorm(eqx.Module):
         return mean, jax.lax.pmean((h - mean) ** 2, self.axes)
 
     def precision(self, variance: Float[Array, " width"]) -> Float[Array, " width"]:
-        """1/√(variance + ε); where running variances vanish, as at t = 0, so does this.
+        """1/√(variance + ε); in sampling less where the variance is not far above ε.
 
-        There all paths agree, so training sees no deviation at all, but the running mean of a
-        network that still learns lags behind, and its lag must not be magnified.
+        In training the paths of a batch keep each other in bounds, however steep the drift is. One
+        path alone would run away, and at t = 0, where all agree, rounding errors would grow.
         """
         if self.inference:
             return jnp.sqrt(variance) / (variance + self.epsilon)
@@ -87,15 +85,14 @@ class BatchNorm(eqx.Module):
         times: Float[Array, " steps"],
         mean: Float[Array, "steps width"],
         variance: Float[Array, "steps width"],
+        weight: Float[Array | float, ""],
     ) -> "BatchNorm":
-        """Move the running statistics towards those seen at `times`, the first time all the way."""
+        """Move the running statistics by the share `weight` of the way to those at `times`."""
         knots = jnp.linspace(0.0, 1.0, self.running_mean.shape[0], dtype=mean.dtype)
         onto_knots = jax.vmap(lambda column: jnp.interp(knots, times, column), 1, 1)
-        mean, variance = onto_knots(mean), onto_knots(variance)
-        weight = jnp.where(jnp.any(self.running_variance > 0), self.momentum, 1.0)
         new = (
-            (1 - weight) * self.running_mean + weight * mean,
-            (1 - weight) * self.running_variance + weight * variance,
+            (1 - weight) * self.running_mean + weight * onto_knots(mean),
+            (1 - weight) * self.running_variance + weight * onto_knots(variance),
         )
         return eqx.tree_at(lambda norm: (norm.running_mean, norm.running_variance), self, new)
 
@@ -132,7 +129,10 @@ class Stack(eqx.Module):
         return self._forward(t, h)[0]
 
     def track(
-        self, times: Float[Array, " steps"], inputs: Float[Array, "paths steps *rows in"]
+        self,
+        times: Float[Array, " steps"],
+        inputs: Float[Array, "paths steps *rows in"],
+        weight: Float[Array | float, ""],
     ) -> "Stack":
         """The same stack with running statistics moved towards those of the given inputs."""
 
@@ -145,7 +145,10 @@ class Stack(eqx.Module):
             return forward(h)
 
         seen = jax.vmap(statistics, (0, 1))(times, inputs)
-        norms = [norm.update(times, *one) for norm, one in zip(self.norms, seen, strict=True)]
+        norms = [
+            norm.update(times, mean, variance, weight)
+            for norm, (mean, variance) in zip(self.norms, seen, strict=True)
+        ]
         return eqx.tree_at(lambda stack: stack.norms, self, tuple(norms))
 
     def _forward(self, t: Float[Array, ""], h: Float[Array, " in"]) -> tuple[Array, list]:

@@ -20,9 +20,12 @@ class AbstractTracked(eqx.Module):
 
     @abc.abstractmethod
     def track(
-        self, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
+        self,
+        times: Float[Array, " steps"],
+        states: Float[Array, "paths steps dim"],
+        weight: Float[Array | float, ""],
     ) -> "AbstractTracked":
-        """The same drift after seeing these states at these times."""
+        """The same drift, its statistics moved by a share of the way to those of these states."""
 
 
 def is_tracked(drift: Any) -> bool:
@@ -31,10 +34,13 @@ def is_tracked(drift: Any) -> bool:
 
 
 def track(
-    drift: Any, times: Float[Array, " steps"], states: Float[Array, "paths steps dim"]
+    drift: Any,
+    times: Float[Array, " steps"],
+    states: Float[Array, "paths steps dim"],
+    weight: Float[Array | float, ""],
 ) -> Any:
     """The drift with all its running statistics moved towards those of the given states."""
-    return change_parts(drift, _is_tracked, lambda part: part.track(times, states))
+    return change_parts(drift, _is_tracked, lambda part: part.track(times, states, weight))
 
 
 def _is_tracked(node: Any) -> bool:
