@@ -186,6 +186,15 @@ def test_check_names_leaf_and_draw_of_a_gradient_that_is_not_finite(key):
     assert "jnp.where" in message
 
 
+def test_check_tolerates_as_many_bad_draws_as_it_is_told(key):
+    """A tenth of N(0, 1) is beyond ±1.64."""
+    target = Target(lambda x: jnp.where(jnp.abs(x) < 1.64, norm.logpdf(x), jnp.nan), like=0.0)
+    report = target.check(key=key, tolerated=0.2)
+    assert np.isfinite(report).all()
+    with pytest.raises(NonFiniteError, match=r"not finite at \d+ of 128"):
+        target.check(key=key, tolerated=0.02)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

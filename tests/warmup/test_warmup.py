@@ -9,9 +9,9 @@ from jax.scipy.stats import norm
 
 from follmer import InputError, Target
 from follmer.targets.affine import diagonal
-from follmer.warmup import PRECONDITIONERS, hmc, warm_up
+from follmer.warmup import PRECONDITIONERS, chains, hmc, warm_up
 from follmer.warmup.laplace import laplace
-from follmer.warmup.modes import spread_climbs
+from follmer.warmup.modes import climb, spread_climbs
 from follmer.warmup.probing import probe
 from follmer.warmup.tempering import temper
 
@@ -160,3 +160,26 @@ def test_modes_without_number_are_not_explored(key):
     assert start.is_partial
     assert start.draws is None
     assert "too many to visit" in start.words
+
+
+def test_chains_find_the_mass_of_a_funnel_far_from_its_mode(key):
+    """ln σ ~ N(0, .3²), 30 x ~ N(0, σ²): densest at ln σ = −30 × .3², 9 standard deviations off."""
+    target = Target(
+        lambda x: norm.logpdf(x[0], 0, 0.3) + jnp.sum(norm.logpdf(x[1:], 0, jnp.exp(x[0]))),
+        like=jnp.zeros(31),
+    )
+    ends = climb(target.log_density, np.zeros((1, 31), np.float32))
+    at_mode = laplace(target.log_density, jnp.asarray(ends.x[0]), target.dtype)
+    before = probe(target, at_mode, key)
+    assert before.elbo < -20  # of an evidence of 0
+    wandered = chains.wander(target, at_mode, before, key)
+    assert wandered.found.elbo > -3
+    assert abs(float(wandered.affine.mean[0])) < 2 * 0.3
+    assert wandered.gradient_evaluations > 0
+
+
+def test_chains_leave_a_gaussian_as_it_is(key):
+    target = Target(lambda x: -0.5 * jnp.sum(((x - 3.0) / 2.0) ** 2), like=jnp.zeros(4))
+    affine = diagonal(np.full(4, 3.0), np.full(4, 2.0), target.dtype)
+    wandered = chains.wander(target, affine, probe(target, affine, key), key)
+    assert wandered.affine is affine

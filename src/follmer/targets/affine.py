@@ -29,6 +29,12 @@ class Affine(eqx.Module):
         return self._stretched((x - self.mean) / self.scale, 1.0 / self.stretch)
 
     @property
+    def matrix(self) -> Float[Array, "dim dim"]:
+        """That of the map: x = mean + matrix z."""
+        stretched = (self.basis * (self.stretch - 1.0)) @ self.basis.T
+        return self.scale[:, None] * (jnp.eye(len(self.mean), dtype=self.scale.dtype) + stretched)
+
+    @property
     def log_det(self) -> Float[Array, ""]:
         return jnp.sum(jnp.log(self.scale)) + jnp.sum(jnp.log(self.stretch))
 

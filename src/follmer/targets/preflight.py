@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.checks import positive_float, positive_int
+from follmer.checks import fraction, positive_float, positive_int
 from follmer.errors import NonFiniteError
 from follmer.host import normals
 from follmer.targets.space import named_leaves
@@ -25,10 +25,13 @@ class CheckReport(NamedTuple):
     gradient_norm_max: float
 
 
-def preflight(target: "Target", key: PRNGKeyArray, num_draws: int, scale: float) -> CheckReport:
+def preflight(
+    target: "Target", key: PRNGKeyArray, num_draws: int, scale: float, tolerated: float
+) -> CheckReport:
     """Raise NonFiniteError unless density and gradient are finite at draws of N(0, scale² I)."""
     num_draws = positive_int("num_draws", num_draws)
     scale = positive_float("scale", scale)
+    most = fraction("tolerated", tolerated) * num_draws
     xs = jnp.asarray(scale * normals(key, (num_draws, target.dim), target.dtype))
 
     @jax.jit
@@ -37,7 +40,7 @@ def preflight(target: "Target", key: PRNGKeyArray, num_draws: int, scale: float)
 
     values, gradients = map(np.asarray, evaluate(xs, target.data))
     bad = np.flatnonzero(~np.isfinite(values))
-    if bad.size:
+    if bad.size > most:
         good = np.flatnonzero(np.isfinite(values))
         sound = xs[good[0]] if good.size else jnp.zeros_like(xs[0])
         leaf = _offending_leaf(target, xs[bad[0]], sound)
@@ -50,7 +53,7 @@ def preflight(target: "Target", key: PRNGKeyArray, num_draws: int, scale: float)
         )
     finite = np.isfinite(gradients)
     bad = np.flatnonzero(~finite.all(axis=1))
-    if bad.size:
+    if bad.size > most:
         leaf = target.space.leaf_of(int(np.flatnonzero(~finite[bad[0]])[0])).name
         raise NonFiniteError(
             f"the gradient of the log density is not finite at {bad.size} of {num_draws} starting "
@@ -59,7 +62,8 @@ def preflight(target: "Target", key: PRNGKeyArray, num_draws: int, scale: float)
             "a branch that is not finite",
             hint="a finite value in both branches of jnp.where; a smoother form of that term",
         )
-    norms = np.linalg.norm(gradients, axis=1)
+    values = values[np.isfinite(values)]
+    norms = np.linalg.norm(gradients[finite.all(axis=1)].astype(float), axis=1)
     return CheckReport(num_draws, float(values.min()), float(values.max()), float(norms.max()))
 
 

@@ -316,11 +316,18 @@ class StructuredTarget:
         return target
 
     @options_checked
-    def check(self, *, key: PRNGKeyArray, num_draws: int = 128, scale: float = 1.0) -> CheckReport:
+    def check(
+        self,
+        *,
+        key: PRNGKeyArray,
+        num_draws: int = 128,
+        scale: float = 1.0,
+        tolerated: float = 0.0,
+    ) -> CheckReport:
         """`Target.check` of the joint density of some data points."""
         chosen = np.linspace(0, self.num_data - 1, min(self.num_data, _ROWS_CHECKED)).astype(int)
         few = self.subset(np.unique(chosen)).joint()
-        return few.check(key=as_key(key), num_draws=num_draws, scale=scale)
+        return few.check(key=as_key(key), num_draws=num_draws, scale=scale, tolerated=tolerated)
 
     def _placed(self, x: Float[Array, " dim"], batch: Rows) -> tuple[Array, Array]:
         """Free coordinates of the batch's locals, and ln|det| of their frames."""

@@ -158,12 +158,20 @@ class Target:
         return self.space.unconstrain(theta)
 
     @options_checked
-    def check(self, *, key: PRNGKeyArray, num_draws: int = 128, scale: float = 1.0) -> CheckReport:
+    def check(
+        self,
+        *,
+        key: PRNGKeyArray,
+        num_draws: int = 128,
+        scale: float = 1.0,
+        tolerated: float = 0.0,
+    ) -> CheckReport:
         """Evaluate the density and its gradient at draws of N(0, scale² I) before any training.
 
-        Raises `NonFiniteError` naming the leaf and a draw where either is not finite.
+        Raises `NonFiniteError` naming the leaf and a draw where either is not finite at more than
+        a share `tolerated` of the draws.
         """
-        return preflight(self, as_key(key), num_draws, scale)
+        return preflight(self, as_key(key), num_draws, scale, tolerated)
 
     def _rows_at_once(self) -> int:
         """Rows whose likelihood is computed together: all, unless that takes much memory."""

@@ -1,5 +1,6 @@
 """Gaussian approximations at a point, by curvature."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -36,37 +37,52 @@ def laplace(log_density: LogDensity, mode: Float[Array, " dim"], dtype: Any) -> 
     if improved is not None:
         # A badly conditioned climb may have stopped short of the mode.
         affine = _at(log_density, improved, dtype)
-    return centred(log_density, affine)
+    return centring(log_density)(affine)
 
 
-def centred(log_density: LogDensity, affine: Affine) -> Affine:
-    """The Gaussian moved to where its mean log density is largest: from the mode to the mean.
+def averaging(log_density: LogDensity) -> Callable[[Float[Array, "points dim"]], Affine]:
+    """What makes a Gaussian of points, by their mean and the inverse of their mean Hessian."""
+    hessian_at = mean_hessian(log_density)
+
+    def averaged(xs: Float[Array, "points dim"]) -> Affine:
+        values, axes = np.linalg.eigh(hessian_at(xs))
+        covariance = (axes * _widths(values) ** 2) @ axes.T
+        return from_covariance(jnp.mean(xs, axis=0), covariance, xs.dtype)
+
+    return averaged
+
+
+def centring(log_density: LogDensity) -> Callable[[Affine], Affine]:
+    """What moves a Gaussian to where its mean log density is largest: from the mode to the mean.
 
     In many dimensions a mode is far from the mass of a skewed density.
     """
-    dtype = affine.mean.dtype
-    z = normals(jax.random.key(0), (_CENTRING_DRAWS // 2, len(affine.mean)), dtype)
-    z = np.concatenate([z, -z])
-
-    def value(shift: Float[Array, " dim"]) -> Float[Array, ""]:
-        return jnp.mean(jax.vmap(lambda z: log_density(affine(shift + z)))(z))
 
     @jax.jit
-    def step(shift: Array, length: Array) -> tuple[Array, Array]:
+    def step(affine: Affine, z: Array, shift: Array, length: Array) -> tuple[Array, Array]:
+        def value(shift: Float[Array, " dim"]) -> Float[Array, ""]:
+            return jnp.mean(jax.vmap(lambda z: log_density(affine(shift + z)))(z))
+
         before, gradient = jax.value_and_grad(value)(shift)
         after = shift + length * gradient
         return after, value(after) - before
 
-    shift, length = jnp.zeros_like(affine.mean), 1.0
-    for _ in range(_CENTRING_STEPS):
-        after, gain = step(shift, jnp.asarray(length, shift.dtype))
-        if gain > 0:
-            shift = after
-        else:
-            length *= 0.25
-        if abs(float(gain)) < _NEWTON_GAIN or not np.isfinite(gain):
-            break
-    return eqx.tree_at(lambda one: one.mean, affine, affine(shift))
+    def centred(affine: Affine) -> Affine:
+        dtype = affine.mean.dtype
+        z = normals(jax.random.key(0), (_CENTRING_DRAWS // 2, len(affine.mean)), dtype)
+        z = np.concatenate([z, -z])
+        shift, length = jnp.zeros_like(affine.mean), 1.0
+        for _ in range(_CENTRING_STEPS):
+            after, gain = step(affine, z, shift, jnp.asarray(length, dtype))
+            if gain > 0:
+                shift = after
+            else:
+                length *= 0.25
+            if abs(float(gain)) < _NEWTON_GAIN or not np.isfinite(gain):
+                break
+        return eqx.tree_at(lambda one: one.mean, affine, affine(shift))
+
+    return centred
 
 
 def _at(log_density: LogDensity, mode: Float[Array, " dim"], dtype: Any) -> Affine:
@@ -117,18 +133,33 @@ def diagonal_widths(log_density: LogDensity, point: Float[Array, " dim"]) -> np.
 
 def hessian(log_density: LogDensity, x: Float[Array, " dim"]) -> np.ndarray:
     """That of −ln p, with 0 where it is not finite."""
+    return mean_hessian(log_density)(x[None])
+
+
+def mean_hessian(log_density: LogDensity) -> Callable[[Float[Array, "points dim"]], np.ndarray]:
+    """The mean over points of −ln p's Hessian, with 0 where it is not finite; compiled once."""
     gradient = jax.grad(log_density)
 
     @jax.jit
-    def columns(x: Array) -> Array:
-        return jax.lax.map(
-            lambda v: jax.jvp(gradient, (x,), (v,))[1],
-            jnp.eye(len(x), dtype=x.dtype),
-            batch_size=_AT_ONCE,
-        )
+    def columns(xs: Array) -> Array:
+        def column(v: Array) -> Array:
+            return jnp.mean(jax.vmap(lambda x: jax.jvp(gradient, (x,), (v,))[1])(xs), axis=0)
 
-    found = -np.asarray(columns(x), float)
-    return np.where(np.isfinite(found), 0.5 * (found + found.T), 0.0)
+        return jax.lax.map(column, jnp.eye(xs.shape[1], dtype=xs.dtype), batch_size=_AT_ONCE)
+
+    def found(xs: Float[Array, "points dim"]) -> np.ndarray:
+        hessian = -np.asarray(columns(xs), float)
+        return np.where(np.isfinite(hessian), 0.5 * (hessian + hessian.T), 0.0)
+
+    return found
+
+
+def _widths(curvature: np.ndarray) -> np.ndarray:
+    """1/√curvature up to a cap; the typical one where the density does not curve down."""
+    curved = curvature > 0
+    widths = 1.0 / np.sqrt(np.where(curved, curvature, 1.0))
+    typical = np.median(widths[curved]) if curved.any() else 1.0
+    return np.where(curved, np.minimum(widths, _WIDEST * typical), typical)
 
 
 def _secant_widths(
@@ -146,17 +177,15 @@ def _secant_widths(
 
         return jax.lax.map(one, (directions, widths), batch_size=_AT_ONCE)
 
-    curved = curvature > 0
-    widths = 1.0 / np.sqrt(np.where(curved, curvature, 1.0))
-    typical = np.median(widths[curved]) if curved.any() else 1.0
-    widths = np.where(curved, np.minimum(widths, _WIDEST * typical), typical)
+    widths = _widths(curvature)
+    widest = _WIDEST * np.median(widths)
     for _ in range(_REFINEMENTS):
         found = np.asarray(secants(jnp.asarray(widths, x.dtype)), float)
         usable = np.isfinite(found)
         # A direction that still does not fall off is probed further out, up to the cap.
         new = 1.0 / np.sqrt(np.maximum(np.where(usable, found, 0.0), 1e-30))
         new = np.clip(new, widths / 4.0, widths * 4.0)
-        before, widths = widths, np.minimum(np.where(usable, new, widths / 4.0), _WIDEST * typical)
+        before, widths = widths, np.minimum(np.where(usable, new, widths / 4.0), widest)
         if np.allclose(widths, before, rtol=_SETTLED):
             break
     return widths

@@ -25,6 +25,10 @@ class Probe(NamedTuple):
     log_evidence: float
     gap: float
 
+    @property
+    def elbo(self) -> float:
+        return self.log_evidence - self.gap
+
 
 def probe(target: Target, affine: Affine, key: PRNGKeyArray) -> Probe:
     """Look at a target through the Gaussian that an affine map makes of N(0, I)."""

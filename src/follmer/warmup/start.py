@@ -10,19 +10,22 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.targets import StructuredTarget, Target
 from follmer.targets.affine import Affine, diagonal, from_covariance
-from follmer.warmup import hmc
+from follmer.warmup import chains, hmc
 from follmer.warmup.descent import PROBED_GRADIENTS, descend, probed_widths
 from follmer.warmup.hmc import LogDensity
 from follmer.warmup.laplace import diagonal_widths, laplace
 from follmer.warmup.modes import Ends, climb, spread_climbs
-from follmer.warmup.probing import probe
+from follmer.warmup.probing import Probe, probe
 from follmer.warmup.tempering import temper
 
 # Arithmetic that climbs and an exploration may spend on gradients of the target: some seconds.
 _CLIMB_BUDGET, _BUDGET = 2e10, 1e11
-# Operations per gradient up to which paths and steps are not spared; and, for each coordinate, up
-# to which the drift may look at the score in every step: beyond, a network alone learns faster.
-_CHEAP_GRADIENT, _CHEAP_PER_COORDINATE = 3e5, 1e4
+# Operations per gradient up to which paths and steps are not spared, and are spared a little; and,
+# for each coordinate, up to which the drift may look at the score in every step: beyond, a network
+# alone learns faster.
+_CHEAP_GRADIENT, _MODERATE_GRADIENT, _CHEAP_PER_COORDINATE = 3e5, 2e6, 1e4
+# An exponential or a logarithm takes as long as so many products.
+_TRANSCENDENTAL = 20.0
 # Dense covariances are made up to here.
 MAX_DENSE = 3000
 # Beyond: the width around a point estimate, relative to the prior's, and how the point is found.
@@ -83,12 +86,18 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
     if len(ends.x) == 0:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
     start = by_laplace(target, ends, cost)
-    doubt = _doubt(target, start, cost, explore_key)
+    assert start.affine is not None
+    at_mode = None
+    if _is_explorable(target, cost) or chains.is_affordable(target.dim, cost):
+        at_mode = probe(target, start.affine, explore_key)
+    doubt = _doubt(target, at_mode, cost, explore_key)
     if doubt is not None:
         zero = np.zeros((1, target.dim), target.dtype)
         points = np.concatenate([ends.x[: doubt.from_mode], zero])
         spent = start.gradient_evaluations
         return explored(target, explore_key, points, cost, spent, doubt.words)
+    if at_mode is not None and at_mode.gap > _FAR_OFF and chains.is_affordable(target.dim, cost):
+        start = _by_chains(target, start, at_mode, explore_key)
     if _countless(modes, target.dim):
         found = f"{len(modes)} climbs found {modes.sum()} modes, too many to visit"
         words = f"{found}: draws are of the best alone"
@@ -118,18 +127,31 @@ class _Doubt(NamedTuple):
     from_mode: bool
 
 
-def _doubt(target: Target, start: Start, cost: float, key: PRNGKeyArray) -> _Doubt | None:
-    if not _is_explorable(target, cost):
+def _doubt(target: Target, at_mode: Probe | None, cost: float, key: PRNGKeyArray) -> _Doubt | None:
+    if at_mode is None or not _is_explorable(target, cost):
         return None
-    assert start.affine is not None
     zero = jnp.zeros(target.dim, target.dtype)
     around = [diagonal(zero, np.full(target.dim, scale), target.dtype) for scale in (1.0, _UNIT)]
-    at_mode, *others = [probe(target, affine, key) for affine in (start.affine, *around)]
+    others = [probe(target, affine, key) for affine in around]
     if max(other.log_evidence for other in others) > at_mode.log_evidence + _CLEARLY:
         return _Doubt("the mass is not around the mode", from_mode=False)
     if target.dim <= _FEW_FOR_PARTICLES and at_mode.gap > _FAR_OFF:
         return _Doubt("the curvature at the mode misleads", from_mode=True)
     return None
+
+
+def _by_chains(target: Target, start: Start, found: Probe, key: PRNGKeyArray) -> Start:
+    """The Gaussian to which short chains lead, where it is better than that at the mode."""
+    assert start.affine is not None
+    wandered = chains.wander(target, start.affine, found, key)
+    spent = start.gradient_evaluations + wandered.gradient_evaluations
+    if wandered.affine is start.affine:
+        return start._replace(gradient_evaluations=spent)
+    return start._replace(
+        affine=wandered.affine,
+        words="the mass is not around the mode: whitened by the curvature along short chains",
+        gradient_evaluations=spent,
+    )
 
 
 def _is_explorable(target: Target, cost: float) -> bool:
@@ -154,8 +176,12 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
     words = f"one mode from {len(ends.x)} starts: whitened by its curvature"
     if cost <= max(_CHEAP_GRADIENT, _CHEAP_PER_COORDINATE * target.dim):
         settings["drift"] = "score_guided"
-        if cost > _CHEAP_GRADIENT:
+        # In the new coordinates a gradient takes two products with a dense matrix more.
+        cost += 4.0 * target.dim**2
+        if cost > _MODERATE_GRADIENT:
             settings |= {"num_paths": 8, "num_iterations": 200}
+        elif cost > _CHEAP_GRADIENT:
+            settings |= {"num_paths": 16, "num_iterations": 500}
     else:
         # Beside such a gradient more steps and a larger drift cost little, but paths are dear.
         settings |= {"drift": "additive", "num_steps": 32, "num_paths": 24, "num_iterations": 500}
@@ -276,8 +302,10 @@ def gradient_cost(target: Target | StructuredTarget) -> float:
     analysis = jax.jit(jax.grad(target.log_density)).lower(like, rows).compile().cost_analysis()
     num_data = target.num_data or 1
     repeats = num_data / max(target.rows_at_once, 1)
+    counts = analysis or {}
+    operations = counts.get("flops", 0.0) + _TRANSCENDENTAL * counts.get("transcendentals", 0.0)
     # A floor by the sizes that must be read, for loops of the target's own.
-    return max(repeats * float((analysis or {}).get("flops", 0.0)), float(target.dim * num_data))
+    return max(repeats * float(operations), float(target.dim * num_data))
 
 
 def _covering(draws: np.ndarray, dtype: Any) -> Affine:

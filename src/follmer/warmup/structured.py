@@ -81,8 +81,7 @@ def by_marginal(target: StructuredTarget, key: PRNGKeyArray) -> Start:
         # The mode of some data points is many standard deviations off that of all.
         starts = target.frames(affine.mean, target.data.data).mean
         slope = np.asarray(marginal(affine.mean, target.data.data, starts)[1], float)
-        factor = np.asarray(jax.vmap(affine)(jnp.eye(target.global_dim, dtype=target.dtype)))
-        factor = (factor - np.asarray(affine.mean)).T.astype(float)
+        factor = np.asarray(affine.matrix, float)
         moved = jnp.asarray(affine.mean + factor @ (factor.T @ slope), target.dtype)
         affine = eqx.tree_at(lambda one: one.mean, affine, moved)
     return Start(affine, {}, "", None, ends.gradient_evaluations)
