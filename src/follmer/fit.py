@@ -84,7 +84,7 @@ def fit(
       from it by the likelihood alone, in the process's own coordinates and on its time grid.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
     - `patience`: stop after this many evaluations without a better ELBO, or once the weights are
-      even, and keep the drift of the best; None trains to the end and keeps the last.
+      even; None never stops early. The drift of the best ELBO is kept.
     - `callbacks`: functions of a `Report`, called after each chunk.
     - `checkpoint`: a folder that holds the run so far; with `resume=True` an interrupted run goes
       on from there, bit for bit as if it had not been interrupted.

@@ -107,8 +107,6 @@ def train(
             notes.append(f"{INTERRUPTED} at iteration {run.iteration}")
             if run.best is None:
                 run = run._replace(best=loop.latest.average)
-    if patience is None and run.iteration >= algorithm.num_iterations:
-        run = run._replace(best=run.state.average)
     skipped = int(np.sum(run.history["skipped"]))
     if skipped:
         notes.append(f"{skipped} training steps with non-finite gradients were skipped")
