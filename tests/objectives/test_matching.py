@@ -53,7 +53,7 @@ def test_the_loss_is_least_at_the_foellmer_drift(problem, draws, key, build):
         assert least < loss(lambda t, x, shift=shift: best(t, x) + shift * x)
 
 
-@pytest.mark.parametrize("name", ["bridge", "adjoint"])
+@pytest.mark.parametrize("name", [pytest.param("bridge", marks=pytest.mark.slow), "adjoint"])
 def test_training_reaches_a_gaussian(draws, name):
     target = follmer.Target(log_density, like=jnp.zeros(2))
     objective = BridgeMatching(draws, num_points=256) if name == "bridge" else AdjointMatching()

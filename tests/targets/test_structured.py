@@ -71,7 +71,10 @@ def test_the_density_is_that_of_the_joint_target(key):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, theirs)
 
 
-@pytest.mark.parametrize(("step_rule", "size"), [("h_transform", 1), ("euler_maruyama", 3)])
+@pytest.mark.parametrize(
+    ("step_rule", "size"),
+    [("h_transform", 1), pytest.param("euler_maruyama", 3, marks=pytest.mark.slow)],
+)
 def test_the_average_over_all_batches_is_the_full_batch(step_rule, size, key):
     """Of the gradient of F, path cost and terminal cost together, with every row's noise kept."""
     target = linear_gaussian(NUM_DATA).whitened(from_covariance(np.zeros(2), np.eye(2), "float32"))
