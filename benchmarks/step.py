@@ -21,6 +21,8 @@ import numpy as np
 import follmer
 
 WIDTH, NUM_PATHS, NUM_STEPS = 300, 32, 20
+# Layers that see the time alone are computed once for all paths.
+OF_TIME = (".time.", ".modulations[")
 
 
 def banana() -> follmer.Target:
@@ -93,8 +95,11 @@ def matmul_rate() -> float:
 
 def drift_flops(parameters: Any) -> float:
     """Matrix-product FLOPs of the drift in one iteration: forward, and twice that backward."""
-    weights = [leaf for leaf in jax.tree.leaves(parameters) if leaf.ndim == 2]
-    per_state = 2 * sum(leaf.size for leaf in weights if leaf.shape != (21, WIDTH))
+    per_state = 2 * sum(
+        leaf.size
+        for path, leaf in jax.tree.leaves_with_path(parameters)
+        if leaf.ndim == 2 and not any(name in jax.tree_util.keystr(path) for name in OF_TIME)
+    )
     return 3 * per_state * NUM_PATHS * NUM_STEPS
 
 
