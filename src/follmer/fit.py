@@ -77,9 +77,9 @@ def fit(
       from many starts and whitens by the curvature where it finds one mode, along short chains
       where the mass is elsewhere; it explores by tempered SMC where it finds several, or where
       draws from one mode do not reach the posterior. It also chooses the settings that are not
-      given, and its choice is in the posterior's notes. Else
-      "identity", "prior", "diagonal", "laplace", "low_rank", "pathfinder", "moments" (of the draws,
-      in rounds of training), "explore", or an `Affine`.
+      given, and its choice is in the posterior's notes. Else "identity", "prior", "diagonal",
+      "laplace", "low_rank", "pathfinder", "moments" (of the draws, in rounds of training),
+      "explore", or an `Affine`.
     - `reference`: the process of the target's prior (`follmer.prior_process`): training steers away
       from it by the likelihood alone, in the process's own coordinates and on its time grid.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from follmer.targets import Target
-from follmer.targets.affine import Affine
+from follmer.targets.affine import Affine, dense_cost
 from follmer.warmup import hmc
 from follmer.warmup.laplace import averaging, centring
 from follmer.warmup.probing import Probe, probe
@@ -37,8 +37,7 @@ class Wandered(NamedTuple):
 
 def is_affordable(dim: int, cost: float) -> bool:
     """Whether chains take seconds, at so many operations per gradient."""
-    # Two products with a dense matrix beside each gradient.
-    return _MAX_ROUNDS * _GRADIENTS_PER_ROUND * (cost + 4.0 * dim**2) <= _BUDGET
+    return _MAX_ROUNDS * _GRADIENTS_PER_ROUND * (cost + dense_cost(dim)) <= _BUDGET
 
 
 def wander(target: Target, affine: Affine, found: Probe, key: PRNGKeyArray) -> Wandered:
@@ -56,16 +55,15 @@ def wander(target: Target, affine: Affine, found: Probe, key: PRNGKeyArray) -> W
     averaged, centred = averaging(target.log_density), centring(target.log_density)
     noise = _NEAR * jax.random.normal(start_key, (_NUM_CHAINS, target.dim), target.dtype)
     particles, step = jax.vmap(affine)(noise), jnp.full((), 0.5, target.dtype)
-    best = Wandered(affine, found, 0)
+    best, spent = Wandered(affine, found, 0), 0
     for i in range(_MAX_ROUNDS):
         moved = move(particles, affine.matrix, step, jax.random.fold_in(move_key, i))
         particles, step = moved.particles, moved.step_size
         affine = centred(averaged(particles))
         found = probe(target, affine, probe_key)
-        is_better = found.elbo > best.found.elbo + _GAIN
-        spent = best.gradient_evaluations + _GRADIENTS_PER_ROUND + _NUM_CHAINS * target.dim
-        best = Wandered(affine, found, 0) if is_better else best
-        best = best._replace(gradient_evaluations=spent)
-        if not is_better and i > 0:
+        spent += _GRADIENTS_PER_ROUND + _NUM_CHAINS * target.dim
+        if found.elbo > best.found.elbo + _GAIN:
+            best = Wandered(affine, found, 0)
+        elif i > 0:
             break
-    return best
+    return best._replace(gradient_evaluations=spent)

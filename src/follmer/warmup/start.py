@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.targets import StructuredTarget, Target
-from follmer.targets.affine import Affine, diagonal, from_covariance
+from follmer.targets.affine import Affine, dense_cost, diagonal, from_covariance
 from follmer.warmup import chains, hmc
 from follmer.warmup.descent import PROBED_GRADIENTS, descend, probed_widths
 from follmer.warmup.hmc import LogDensity
@@ -87,8 +87,8 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
         return identity(target)._replace(words="no mode was found: own coordinates are used")
     start = by_laplace(target, ends, cost)
     assert start.affine is not None
-    at_mode = None
-    if _is_explorable(target, cost) or chains.is_affordable(target.dim, cost):
+    at_mode, can_wander = None, chains.is_affordable(target.dim, cost)
+    if can_wander or _is_explorable(target, cost):
         at_mode = probe(target, start.affine, explore_key)
     doubt = _doubt(target, at_mode, cost, explore_key)
     if doubt is not None:
@@ -96,7 +96,7 @@ def automatic(target: Target, key: PRNGKeyArray) -> Start:
         points = np.concatenate([ends.x[: doubt.from_mode], zero])
         spent = start.gradient_evaluations
         return explored(target, explore_key, points, cost, spent, doubt.words)
-    if at_mode is not None and at_mode.gap > _FAR_OFF and chains.is_affordable(target.dim, cost):
+    if can_wander and at_mode is not None and at_mode.gap > _FAR_OFF:
         start = _by_chains(target, start, at_mode, explore_key)
     if _countless(modes, target.dim):
         found = f"{len(modes)} climbs found {modes.sum()} modes, too many to visit"
@@ -176,8 +176,7 @@ def by_laplace(target: Target, ends: Ends, cost: float) -> Start:
     words = f"one mode from {len(ends.x)} starts: whitened by its curvature"
     if cost <= max(_CHEAP_GRADIENT, _CHEAP_PER_COORDINATE * target.dim):
         settings["drift"] = "score_guided"
-        # In the new coordinates a gradient takes two products with a dense matrix more.
-        cost += 4.0 * target.dim**2
+        cost += dense_cost(target.dim)
         if cost > _MODERATE_GRADIENT:
             settings |= {"num_paths": 8, "num_iterations": 200}
         elif cost > _CHEAP_GRADIENT:
