@@ -5,8 +5,8 @@ THROUGHOUT = (
     "repeats that. auto aims at the posterior, and its verdict says whether it got there.",
     "The authors sample with BatchNorm in training mode, which removes time from the drift and "
     "ties together the draws that are simulated at once. The paper preset here trains so, but "
-    "samples with running statistics. The authors keep the last drift, the paper preset that of the "
-    "best ELBO.",
+    "samples with running statistics. The authors keep the last drift, the paper preset that of "
+    "the best ELBO.",
     "Our SGLD adds its noise at every step, drops the first half and thins; its step sizes are our "
     "own, small enough to stay stable on each target.",
     "N-SFS under auto predicts by 1000 draws (linear regression: ten times 100), by their weights "
