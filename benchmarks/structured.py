@@ -17,7 +17,7 @@ from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
 import follmer
-from follmer.warmup import structured_start
+from follmer.plans import structured_start
 
 BATCH, ITERATIONS = 128, 20
 

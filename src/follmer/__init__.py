@@ -1,16 +1,18 @@
 """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
-from follmer import baselines, datasets, diagnostics, drifts, metrics, objectives, paths
+from follmer import baselines, datasets, drifts, metrics, objectives, paths
+from follmer import judging as diagnostics
 from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
-from follmer.diagnostics import ChainDiagnostics, Diagnostics
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
-from follmer.fit import PAPER, fit
+from follmer.fitting.fit import PAPER, fit
+from follmer.fitting.prior_process import prior_process
+from follmer.fitting.training import Report
 from follmer.integrations import from_numpyro
-from follmer.loading import load
+from follmer.judging.diagnostics import ChainDiagnostics, Diagnostics
 from follmer.nsfs import NSFS, Draws, Info, State
-from follmer.posterior import Posterior
-from follmer.prediction import Prediction
-from follmer.prior_process import prior_process
+from follmer.posterior.loading import load
+from follmer.posterior.posterior import Posterior
+from follmer.posterior.prediction import Prediction
 from follmer.targets import (
     Affine,
     Predictive,
@@ -20,7 +22,6 @@ from follmer.targets import (
     likelihoods,
     priors,
 )
-from follmer.training import Report
 
 __version__ = "0.1.0"
 

@@ -68,7 +68,7 @@ def bench(
         jax.config.update("jax_enable_x64", True)
     from follmer.bench import running, table
     from follmer.bench.targets import CASES
-    from follmer.tables import header, machine
+    from follmer.tools.tables import header, machine
 
     if list_names:
         typer.echo(f"targets: {', '.join([*CASES, _POSTERIORDB])}")
@@ -120,11 +120,11 @@ def reproduce(
     ] = False,
 ) -> None:
     """Run the paper's experiments: a table beside the paper's numbers, figures and a page."""
-    from follmer.experiments.experiment import METHODS
-    from follmer.experiments.running import EXPERIMENTS
-    from follmer.report import comparison
-    from follmer.report.reading import read_run
-    from follmer.reproduce import reproduce
+    from follmer.paper.experiments.experiment import METHODS
+    from follmer.paper.experiments.running import EXPERIMENTS
+    from follmer.paper.report import comparison
+    from follmer.paper.report.reading import read_run
+    from follmer.paper.reproduce import reproduce
 
     chosen = list(EXPERIMENTS) if names == ["all"] else names
     interrupted = False
@@ -159,7 +159,7 @@ def report(
     ],
 ) -> None:
     """One page for the browser from a run's results and figures; it needs no network."""
-    from follmer.report import write_page
+    from follmer.paper.report import write_page
 
     with _errors_told():
         page = write_page(directory)

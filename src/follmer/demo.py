@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, PyTree
 
 from follmer import plots
 from follmer.errors import FileError
-from follmer.fit import fit
-from follmer.posterior import Posterior
+from follmer.fitting.fit import fit
+from follmer.posterior.posterior import Posterior
 from follmer.targets import Target, as_target
 
 if TYPE_CHECKING:

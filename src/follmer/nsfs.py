@@ -17,11 +17,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from follmer.checks import as_key, fraction, positive_float, positive_int
 from follmer.drifts import Sizes, build_drift, checked_drift, guide, is_tracked, show, track
 from follmer.errors import InputError, closest, options_checked
 from follmer.objectives import AbstractReplay, Objective, Problem, as_objective
-from follmer.optimizers import as_optimizer
 from follmer.paths import (
     STEPS,
     Diffusion,
@@ -43,6 +41,8 @@ from follmer.targets import (
     checked_batch_size,
     random_batch,
 )
+from follmer.tools.checks import as_key, fraction, positive_float, positive_int
+from follmer.tools.optimizers import as_optimizer
 
 # Sets of paths over which the statistics of a drift are averaged.
 _NUM_SETTLING = 20

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from follmer.errors import InputError, optional_module
 from follmer.metrics import CalibrationCurve
-from follmer.storage import replacing
+from follmer.tools.storage import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PyTree
 from follmer.errors import InputError
 from follmer.objectives import AbstractReplay, as_objective
 from follmer.paths import Move
-from follmer.trees import to_arrays
+from follmer.tools.trees import to_arrays
 
 if TYPE_CHECKING:
     from follmer.nsfs import NSFS

@@ -10,7 +10,8 @@ from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
 import follmer
-from follmer import InputError, NonFiniteError, Posterior, Target, progress, sgld
+from follmer import InputError, NonFiniteError, Posterior, Target, sgld
+from follmer.tools import progress
 
 MEAN = np.array([1.0, -2.0])
 COVARIANCE = np.array([[1.0, 0.5], [0.5, 1.0]])

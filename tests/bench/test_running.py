@@ -9,8 +9,8 @@ import pytest
 from follmer.bench import baselines, posteriordb, running
 from follmer.bench.baselines import Baseline, Result, laplace
 from follmer.bench.targets import gaussian, regression
-from follmer.diagnostics import SecondOpinion
 from follmer.errors import InputError
+from follmer.judging.diagnostics import SecondOpinion
 from follmer.nsfs import Draws
 
 # Errors of 100 exact draws of this regression vary by 48 %; at least 20 sets are averaged.

@@ -6,7 +6,7 @@ import pytest
 
 from follmer.bench.running import PosteriordbRecord, Record
 from follmer.bench.table import as_json, table
-from follmer.tables import machine
+from follmer.tools.tables import machine
 
 RECORDS = [
     Record(

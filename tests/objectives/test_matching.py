@@ -7,8 +7,8 @@ import pytest
 from jax.scipy.stats import norm
 
 import follmer
-from follmer.diagnostics import diagnose
 from follmer.drifts import GaussianDrift
+from follmer.judging.diagnostics import diagnose
 from follmer.objectives import AdjointMatching, BridgeMatching, Problem
 from follmer.paths import Diffusion, grid_times, uniform
 

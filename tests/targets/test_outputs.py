@@ -8,7 +8,7 @@ from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
 from follmer import NSFS, InputError, NonFiniteError, Posterior, Target
-from follmer.samplers import Flow
+from follmer.posterior.samplers import Flow
 
 
 def reported(theta):

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from follmer.errors import NonFiniteError
-from follmer.progress import Bar, Pace
+from follmer.tools.progress import Bar, Pace
 
 # Numbers that one call may bring back, and records.
 _MAX_NUMBERS = 2**22

@@ -1,67 +1,15 @@
 """MC-SFS: the heat-semigroup sampler in its stable form. No training; every draw pays for it."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-import jax
-import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
-
-from follmer.checks import positive_float, positive_int
-from follmer.drifts import HeatSemigroup
 from follmer.errors import InputError, closest, options_checked
-from follmer.paths import Diffusion, as_grid, grid_times, simulate
-from follmer.posterior import Posterior
-from follmer.samplers import AbstractSimulator
+from follmer.paths import as_grid, grid_times
+from follmer.posterior.heat_semigroup import HeatSemigroupSampler
+from follmer.posterior.posterior import Posterior
 from follmer.targets import Target, as_target
+from follmer.tools.checks import positive_float, positive_int
 
 _VARIANTS = ("gradient", "stein")
-
-
-class HeatSemigroupSampler(AbstractSimulator):
-    """Paths steered by the Monte-Carlo Föllmer drift, with fresh draws in every step and path.
-
-    The drift's own randomness is independent of the path's noise, so the weights stay exact.
-    """
-
-    target: Target
-    num_samples: int
-    num_steps: int
-    gamma: float
-    variant: str
-    grid: Any
-    kind: ClassVar[str] = "mc_sfs"
-
-    def draw(
-        self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
-        times = grid_times(as_grid(self.grid), self.num_steps if num_steps is None else num_steps)
-        diffusion = Diffusion(self.target.dim, self.gamma, times, self.target.dtype)
-
-        def log_terminal(x: Float[Array, " dim"]) -> Float[Array, ""]:
-            return self.target.log_density(x, data) - diffusion.log_reference(x)
-
-        def one(key: PRNGKeyArray) -> tuple[Array, Array]:
-            drift_key, noise_key = jax.random.split(key)
-            drift = HeatSemigroup(
-                log_terminal, self.gamma, self.num_samples, self.variant == "gradient", drift_key
-            )
-            path = simulate(drift, diffusion, diffusion.noise(noise_key))
-            return path.end, log_terminal(path.end) + path.log_ratio
-
-        # One path at a time: each already evaluates `num_samples` densities per step.
-        return jax.lax.map(one, keys)
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "num_samples": self.num_samples,
-            "num_steps": self.num_steps,
-            "gamma": self.gamma,
-            "variant": self.variant,
-            "grid": self.grid if isinstance(self.grid, str) else "custom",
-        }
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {}
 
 
 @options_checked

@@ -7,12 +7,12 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from follmer.baselines.iterating import iterate
 from follmer.baselines.starts import starts
-from follmer.checks import as_key, positive_int
 from follmer.errors import InputError, NonFiniteError, options_checked
-from follmer.optimizers import as_optimizer
-from follmer.posterior import Posterior
-from follmer.samplers import StoredDraws
+from follmer.posterior.posterior import Posterior
+from follmer.posterior.samplers import StoredDraws
 from follmer.targets import Target, as_target, checked_batch_size, random_batch
+from follmer.tools.checks import as_key, positive_int
+from follmer.tools.optimizers import as_optimizer
 
 _RATE = 1e-2
 _HINT = "a smaller learning_rate, or optax.clip_by_global_norm before the optimizer"

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import baselines
-from follmer.diagnostics import ChainDiagnostics, Opinion, diagnose, verdict
+from follmer.judging.diagnostics import ChainDiagnostics, Opinion, diagnose, verdict
 from follmer.targets import Target
 
 # One budget for every target.

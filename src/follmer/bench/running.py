@@ -11,15 +11,15 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from follmer.bench.baselines import BASELINES, Result, weighted
 from follmer.bench.targets import CASES, Case
-from follmer.checks import known_names
-from follmer.diagnostics import pareto_smooth
 from follmer.errors import InputError, in_a_line
-from follmer.experiments.gaussian_mixture import FOUND, mode_masses
-from follmer.experiments.linear_regression import NUM_DRAWS as NUM_PREDICTIVE_DRAWS
-from follmer.experiments.linear_regression import Regression
-from follmer.fit import fit
-from follmer.progress import Progress
+from follmer.fitting.fit import fit
+from follmer.judging.diagnostics import pareto_smooth
+from follmer.paper.experiments.gaussian_mixture import FOUND, mode_masses
+from follmer.paper.experiments.linear_regression import NUM_DRAWS as NUM_PREDICTIVE_DRAWS
+from follmer.paper.experiments.linear_regression import Regression
 from follmer.targets import Target
+from follmer.tools.checks import known_names
+from follmer.tools.progress import Progress
 
 METHODS = ("follmer", *BASELINES)
 POSTERIORDB_METHODS = ("follmer", "nuts", "mean_field")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from follmer.bench.running import PosteriordbRecord, Record
-from follmer.tables import markdown
+from follmer.tools.tables import markdown
 
 _LEFT = {"target", "posterior", "method", "verdict", "worst", "note"}
 

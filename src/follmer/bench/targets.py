@@ -14,9 +14,14 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.datasets.files import read
-from follmer.experiments import a9a, step_function
-from follmer.experiments.gaussian_mixture import FOUR_MODES, TWO_MODES, mixture
-from follmer.experiments.linear_regression import DIMS, Regression, linear_regression, regression
+from follmer.paper.experiments import a9a, step_function
+from follmer.paper.experiments.gaussian_mixture import FOUR_MODES, TWO_MODES, mixture
+from follmer.paper.experiments.linear_regression import (
+    DIMS,
+    Regression,
+    linear_regression,
+    regression,
+)
 from follmer.targets import Target
 
 

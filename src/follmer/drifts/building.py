@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from follmer.checks import positive_int
 from follmer.drifts.additive import Additive
 from follmer.drifts.decoupled import Decoupled, Encoder, show
 from follmer.drifts.mlp import MLP, BatchNormMLP
@@ -19,6 +18,7 @@ from follmer.drifts.time_mlp import TimeMLP
 from follmer.drifts.zero import Zero
 from follmer.errors import InputError, closest, unknown_option
 from follmer.paths import Control, Drift
+from follmer.tools.checks import positive_int
 
 # Drifts that can be named: each is built by Class(dim, key=key, **drift_options).
 DRIFTS: dict[str, Callable[..., Drift]] = {

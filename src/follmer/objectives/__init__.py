@@ -7,7 +7,6 @@ so a user's own is passed like the library's; or one that learns from a memory, 
 
 from typing import Any
 
-from follmer.checks import named_or_own
 from follmer.objectives.adjoint_matching import AdjointMatching
 from follmer.objectives.bridge_matching import BridgeMatching
 from follmer.objectives.det import det
@@ -16,6 +15,7 @@ from follmer.objectives.problem import Objective, Problem
 from follmer.objectives.relative_entropy import relative_entropy
 from follmer.objectives.replay import AbstractReplay, is_replay
 from follmer.objectives.stl import stl
+from follmer.tools.checks import named_or_own
 
 OBJECTIVES: dict[str, Objective | AbstractReplay] = {
     "det": det,

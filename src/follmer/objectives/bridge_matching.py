@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from follmer.mcmc import hmc
 from follmer.objectives.problem import Problem
 from follmer.objectives.replay import AbstractReplay, bridge_points
 from follmer.paths import Drift, Move
-from follmer.warmup import hmc
 
 
 class Memory(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from follmer.checks import named_or_own, positive_int
 from follmer.errors import InputError
+from follmer.tools.checks import named_or_own, positive_int
 
 Grid = Callable[[int], np.ndarray]
 

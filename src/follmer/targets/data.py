@@ -11,9 +11,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from tqdm.auto import tqdm
 
-from follmer.checks import positive_int
 from follmer.errors import InputError
 from follmer.targets.space import leaf_name
+from follmer.tools.checks import positive_int
 
 
 def as_data(data: PyTree) -> tuple[PyTree, int]:

@@ -11,9 +11,9 @@ from jax.scipy.special import gammaincc, gammaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from follmer.checks import named_or_own, positive_float, positive_floats
 from follmer.errors import InputError
 from follmer.targets.data import first_place
+from follmer.tools.checks import named_or_own, positive_float, positive_floats
 
 
 class AbstractLikelihood(eqx.Module):

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.checks import fraction, positive_float, positive_int
 from follmer.errors import NonFiniteError
-from follmer.host import normals
 from follmer.targets.space import named_leaves
+from follmer.tools.checks import fraction, positive_float, positive_int
+from follmer.tools.host import normals
 
 if TYPE_CHECKING:
     from follmer.targets.target import Target

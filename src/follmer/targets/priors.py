@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.scipy.stats import laplace, norm
 from jaxtyping import Array, Float, PyTree
 
-from follmer.checks import named_or_own, positive_float, positive_floats
 from follmer.errors import InputError, closest
+from follmer.tools.checks import named_or_own, positive_float, positive_floats
 
 Prior = Callable[[PyTree], Float[Array, ""]]
 

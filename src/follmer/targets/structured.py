@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from follmer.checks import as_key
 from follmer.errors import InputError, options_checked
 from follmer.targets.affine import Affine
 from follmer.targets.data import as_data, in_chunks, take
@@ -19,6 +18,7 @@ from follmer.targets.preflight import CheckReport
 from follmer.targets.rows import Rows, Tangent, flat_rows, num_rows, row_shapes, standardisation
 from follmer.targets.space import Space, named_leaves
 from follmer.targets.target import Target, result_shape
+from follmer.tools.checks import as_key
 
 # Locals whose frames are found, or density is checked, at once.
 _ROWS_AT_ONCE, _ROWS_CHECKED = 1024, 32

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.checks import as_key
 from follmer.errors import InputError, options_checked
 from follmer.targets.affine import Affine
 from follmer.targets.data import as_data, sum_over_rows, working_bytes
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.space import Space
+from follmer.tools.checks import as_key
 
 LogDensity = Callable[[PyTree], Float[Array, ""]]
 LogLikelihood = Callable[[PyTree, PyTree], Float[Array, " batch"]]

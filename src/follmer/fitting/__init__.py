@@ -1,0 +1,1 @@
+"""One call from a target to its posterior, and the training loop behind it."""

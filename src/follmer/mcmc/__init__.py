@@ -1,0 +1,1 @@
+"""What several rooms use to move points: HMC, tempered SMC, climbs to modes, resampling."""

@@ -1,0 +1,154 @@
+"""Runs experiments: every case by every method and seed, one record each."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from follmer.errors import InputError, in_a_line
+from follmer.fitting.training import INTERRUPTED
+from follmer.judging.diagnostics import UNSOUND_KHAT, Diagnostics, verdict
+from follmer.paper.experiments import (
+    a9a,
+    banana,
+    gaussian_mixture,
+    ica,
+    linear_regression,
+    step_function,
+    unmixing,
+)
+from follmer.paper.experiments.experiment import (
+    METHODS,
+    PRESETS,
+    Case,
+    Draws,
+    Method,
+    Record,
+    Trial,
+)
+from follmer.targets import StructuredTarget
+from follmer.tools.checks import known_names, positive_int
+from follmer.tools.progress import Progress
+
+EXPERIMENTS: Mapping[str, Any] = {
+    "linear_regression": linear_regression,
+    "a9a": a9a,
+    "ica": ica,
+    "step_function": step_function,
+    "banana": banana,
+    "gaussian_mixture": gaussian_mixture,
+    "unmixing": unmixing,
+}
+_DIAGNOSED = ("elbo", "log_evidence", "ess_fraction", "khat")
+
+# What failed has a record and no trial.
+Result = tuple[Record, Trial | None]
+
+
+def run(
+    names: Sequence[str],
+    *,
+    preset: str = "auto",
+    methods: Sequence[str] = METHODS,
+    seeds: int = 5,
+    tiny: bool = False,
+    progress: Progress = lambda line: None,
+) -> Iterator[Result]:
+    """One record and trial per case, method and seed; what fails says so in its record.
+
+    Methods that an experiment lacks are passed by. `tiny` goes all the way at toy size: its
+    numbers mean nothing.
+    """
+    known_names("experiment", names, EXPERIMENTS)
+    known_names("preset", [preset], PRESETS)
+    known_names("method", methods, METHODS)
+    seeds = positive_int("seeds", seeds)
+    chosen = {
+        name: {
+            method: how
+            for method, how in EXPERIMENTS[name].methods(preset, tiny).items()
+            if method in methods
+        }
+        for name in names
+    }
+    if not any(chosen.values()):
+        raise InputError(
+            f"there is nothing to run: with preset {preset!r}, {', '.join(names)} by "
+            f"{', '.join(methods)}.",
+            cause="not every experiment has every method",
+            hint="; ".join(
+                f"{n}: {', '.join(EXPERIMENTS[n].methods(preset, tiny))}" for n in names
+            ),
+        )
+    return (
+        result
+        for name, own in chosen.items()
+        for seed in range(seeds)
+        for result in _results(name, preset, own, seed, tiny, progress)
+    )
+
+
+def _results(
+    name: str, preset: str, methods: dict[str, Method], seed: int, tiny: bool, progress: Progress
+) -> Iterator[Result]:
+    def failed(settings: dict[str, Any], method: str, seconds: float, error: Exception) -> Result:
+        progress(f"failed: {error}")
+        settings = {**settings, "error": in_a_line(error)}
+        return Record(name, preset, method, seed, {}, seconds, settings), None
+
+    try:
+        for case in EXPERIMENTS[name].cases(seed, tiny):
+            for method, usual in methods.items():
+                if method in case.leave_out:
+                    continue
+                place = f"{name}, {case.label}" if case.label else name
+                progress(f"{place} ({preset}): {method}, seed {seed}")
+                how = usual.given(case.options.get(method, {}))
+                settings = {"case": case.label, **how.settings}
+                began = time.perf_counter()
+                try:
+                    trial, seconds, found = _attempt(method, how, case, seed)
+                except Exception as error:
+                    yield failed(settings, method, time.perf_counter() - began, error)
+                    continue
+                metrics = _finite(trial.metrics)
+                yield Record(name, preset, method, seed, metrics, seconds, settings | found), trial
+    except Exception as error:
+        # The case itself, as where its data are missing.
+        for method, how in methods.items():
+            yield failed({"case": "", **how.settings}, method, 0.0, error)
+
+
+def _attempt(
+    method: str, how: Method, case: Case, seed: int
+) -> tuple[Trial, float, dict[str, Any]]:
+    """The trial, how long the posterior took, and what there is to say of it."""
+    fit_key, check_key, draw_key = jax.random.split(jax.random.key(seed), 3)
+    began = time.perf_counter()
+    posterior = how.run(case.target, fit_key)
+    seconds = time.perf_counter() - began
+    if any(note.startswith(INTERRUPTED) for note in posterior.notes):
+        # Ctrl-C meant the whole run, and a drift cut short is no result.
+        raise KeyboardInterrupt
+    structured = isinstance(posterior.target, StructuredTarget)
+    num_judged = None if structured else how.num_judged
+    found = posterior.diagnostics(key=check_key, num_samples=num_judged)
+    weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < UNSOUND_KHAT
+    draws = Draws(posterior, how, weighted, draw_key)
+    told = {
+        "verdict": verdict(found, posterior.second_opinion).name,
+        "weighted": weighted,
+        "notes": list(posterior.notes),
+    }
+    return Trial(case, method, draws, {**_diagnosed(found), **case.judge(draws)}), seconds, told
+
+
+def _diagnosed(found: Any) -> dict[str, float]:
+    return {name: getattr(found, name) for name in _DIAGNOSED if hasattr(found, name)}
+
+
+def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no infinities."""
+    return {name: float(value) if math.isfinite(value) else None for name, value in metrics.items()}

@@ -1,0 +1,161 @@
+"""`follmer reproduce`: experiments run into a folder of results, figures and a page."""
+
+import itertools
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from follmer import plots
+from follmer.errors import in_a_line, options_checked
+from follmer.paper.experiments.experiment import METHODS, Picture, Record, Trial
+from follmer.paper.experiments.running import EXPERIMENTS, Result, run
+from follmer.paper.report import write_page
+from follmer.paper.report.reading import read_run
+from follmer.tools.progress import Progress
+from follmer.tools.storage import replacing
+from follmer.tools.tables import machine
+
+_BETWEEN = " && "
+
+
+@options_checked
+def reproduce(
+    names: Sequence[str],
+    *,
+    preset: str = "auto",
+    methods: Sequence[str] = METHODS,
+    seeds: int = 5,
+    out: str | Path = "results",
+    tiny: bool = False,
+    progress: Progress = lambda line: None,
+) -> Path:
+    """Run experiments of the paper into the folder `out`; returns its page, report.html.
+
+    **Arguments:**
+
+    - `names`: which of `follmer.experiments.running.EXPERIMENTS`.
+    - `preset`: "auto", the library's default; or "paper", the authors' setting.
+    - `methods`: those an experiment lacks are passed by.
+    - `seeds`: how often everything is run.
+    - `out`: made where it is not there. In a folder of earlier runs, results and figures of the
+      same experiments and preset are replaced and all others stay, so that both presets can share
+      a page.
+    - `tiny`: all the way at toy size, to see that it works; the numbers mean nothing.
+    - `progress`: told a line at a time.
+
+    What fails is recorded as failed. Every result is on disk as soon as it is there, so an
+    interrupted run keeps what it has.
+    """
+    names = tuple(dict.fromkeys(names))
+    # These refuse before anything is written, and before hours of training.
+    results = run(names, preset=preset, methods=methods, seeds=seeds, tiny=tiny, progress=progress)
+    plots.figure()
+    folder = _Folder(Path(out), _command(names, preset, methods, seeds, tiny))
+    try:
+        for name, own in itertools.groupby(results, key=lambda result: result[0].experiment):
+            _reproduce_one(folder, name, preset, own, progress)
+    finally:
+        page = write_page(folder.path)
+    return page
+
+
+def _reproduce_one(
+    folder: "_Folder", name: str, preset: str, results: Iterator[Result], progress: Progress
+) -> None:
+    # Every seed's record, but the posteriors of the first seed only: they can be large.
+    records, trials = list[Record](), list[Trial]()
+    for record, trial in results:
+        if not records:
+            folder.clear(name, preset)
+        records.append(record)
+        folder.add_record(record._asdict())
+        if trial is not None:
+            progress(f"  {record.seconds:.1f} s, {record.settings['verdict']}")
+            trials += [trial] if record.seed == 0 else []
+    if not trials:
+        return
+    progress(f"{name} ({preset}): figures")
+    try:
+        for picture in EXPERIMENTS[name].pictures(preset, trials, records):
+            folder.add_picture(name, preset, picture)
+    except Exception as error:
+        # The results stand without their figures, and other experiments wait.
+        progress(f"failed: the figures of {name} cannot be drawn: {in_a_line(error)}")
+
+
+class _Folder:
+    """The files of a run: what earlier runs left there, and what this one adds."""
+
+    def __init__(self, path: Path, command: str):
+        self.path = path
+        self._records: list[dict[str, Any]] = []
+        self._figures: list[dict[str, Any]] = []
+        self._command = command
+        self._commands = [command]
+        if (path / "results.json").exists():
+            earlier = read_run(path)
+            self._records = earlier.records
+            self._figures = [figure.words() for figure in earlier.figures]
+            commands = [*earlier.machine["command"].split(_BETWEEN), command]
+            self._commands = list(dict.fromkeys(commands))
+        self._write_run()
+        self._write("figures.json", self._figures)
+        # Last, for where it is the others are.
+        self._write("results.json", self._records)
+
+    def clear(self, experiment: str, preset: str) -> None:
+        """Forget what earlier runs left of this experiment and preset."""
+
+        def stays(content: dict[str, Any]) -> bool:
+            return (content["experiment"], content["preset"]) != (experiment, preset)
+
+        gone = [figure["file"] for figure in self._figures if not stays(figure)]
+        self._figures = list(filter(stays, self._figures))
+        self._records = list(filter(stays, self._records))
+        self._commands = [one for one in self._commands if not self._does_again(one)]
+        self._write_run()
+        self._write("figures.json", self._figures)
+        self._write("results.json", self._records)
+        for file in gone:
+            (self.path / file).unlink(missing_ok=True)
+
+    def add_record(self, record: dict[str, Any]) -> None:
+        self._records = sorted([*self._records, record], key=_order)
+        self._write("results.json", self._records)
+
+    def add_picture(self, experiment: str, preset: str, picture: Picture) -> None:
+        file = f"figures/{experiment}_{preset}_{picture.name}.svg"
+        plots.save(picture.figure, self.path / file)
+        words = {"experiment": experiment, "preset": preset, "file": file}
+        words |= {"title": picture.title, "caption": picture.caption}
+        self._figures = sorted([*self._figures, words], key=_order)
+        self._write("figures.json", self._figures)
+
+    def _does_again(self, command: str) -> bool:
+        """Whether this run replaces all that an earlier command left: same names and preset."""
+        what, own = (one.partition(" --seeds ")[0] for one in (command, self._command))
+        return command != self._command and what == own
+
+    def _write_run(self) -> None:
+        self._write("run.json", machine(_BETWEEN.join(self._commands)))
+
+    def _write(self, name: str, content: Any) -> None:
+        with replacing(self.path / name) as file:
+            file.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False).encode())
+
+
+def _order(content: dict[str, Any]) -> int:
+    """Experiments in their own order, whichever was run first; strangers at the end."""
+    known = list(EXPERIMENTS)
+    return known.index(content["experiment"]) if content["experiment"] in known else len(known)
+
+
+def _command(
+    names: Sequence[str], preset: str, methods: Sequence[str], seeds: int, tiny: bool
+) -> str:
+    words = ["follmer", "reproduce", *names, "--preset", preset, "--seeds", str(seeds)]
+    if tuple(methods) != METHODS:
+        words += ["--methods", ",".join(methods)]
+    return shlex.join([*words, "--tiny"] if tiny else words)

@@ -1,0 +1,74 @@
+"""Where training starts from another process: that of the prior, fitted before any data came."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from follmer.errors import InputError
+from follmer.judging.diagnostics import ess_fraction
+from follmer.plans.start import Start
+from follmer.posterior.posterior import Posterior
+from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow
+from follmer.process import Process, check_has_data
+from follmer.targets import Target
+
+# Nats, and share of the log density's size, by which two equal priors may differ.
+_ROUNDING, _RELATIVE_ROUNDING = 1e-2, 1e-4
+
+
+def by_reference(target: Target, reference: Any, key: PRNGKeyArray) -> Start:
+    """The coordinates and settings of the prior's process, which training then steers away from."""
+    flow = _checked(target, reference)
+    affine = reference.target.space.affine
+    x, log_weights = reference.flat_sample(DRAWS_AT_ONCE, key=key)
+    _check_prior(target.whitened(affine), reference.target, x)
+    process = Process(flow.algorithm, flow.parameters)
+    words = (
+        "steered away from the prior's process, which has an ESS of "
+        f"{ess_fraction(np.asarray(log_weights, float)):.0%} as draws of the prior"
+    )
+    return Start(affine, process.settings | {"reference": process}, words)
+
+
+def _checked(target: Target, reference: Any) -> Flow:
+    hint = "reference=follmer.prior_process(target, key=key)"
+    if not isinstance(reference, Posterior) or not isinstance(reference.sampler, Flow):
+        kind = type(getattr(reference, "sampler", reference)).__name__
+        raise InputError(f"reference is {kind}, not the trained process of a prior.", hint=hint)
+    check_has_data(target.num_data)
+    if reference.target.num_data is not None:
+        raise InputError(
+            "the reference was itself fitted to data.",
+            cause="a posterior was passed where the process of the prior is wanted",
+            hint=hint,
+        )
+    spaces = [one.space.describe() for one in (reference.target, target)]
+    if spaces[0] != spaces[1] or reference.target.dtype != target.dtype:
+        raise InputError(
+            f"the reference has the parameters {spaces[0]} of {reference.target.dtype}, the target "
+            f"{spaces[1]} of {target.dtype}.",
+            cause="it was made for another `like`, other constraints or another precision",
+            hint=hint,
+        )
+    return reference.sampler
+
+
+def _check_prior(target: Target, other: Target, x: Float[Array, "draws dim"]) -> None:
+    """The two log priors differ by a constant at the given points."""
+    ours, theirs = (np.asarray(one, float) for one in _log_priors(target, other, x))
+    if not np.ptp(ours - theirs) <= _ROUNDING + _RELATIVE_ROUNDING * np.ptp(theirs):
+        raise InputError(
+            "the reference is the process of another prior than the target's.",
+            cause="the prior was changed after its process had been made",
+            hint="reference=follmer.prior_process(target, key=key)",
+        )
+
+
+@eqx.filter_jit
+def _log_priors(
+    target: Target, other: Target, x: Float[Array, "draws dim"]
+) -> tuple[Float[Array, " draws"], Float[Array, " draws"]]:
+    return jax.vmap(target.log_prior_density)(x), jax.vmap(other.log_prior_density)(x)

@@ -1,0 +1,1 @@
+"""What fit returns: draws, weights, evidence, predictions, a summary in words, files."""

@@ -1,6 +1,0 @@
-"""What a run of the experiments shows: a table for the terminal and a page for the browser."""
-
-from follmer.report.page import write_page
-from follmer.report.table import comparison
-
-__all__ = ["comparison", "write_page"]
