@@ -120,13 +120,13 @@ def measure(dim: int, drift: str, objective: str, rate: float) -> str:
     compiling, step = seconds(
         lambda s, k, data: algorithm.step(s, k, data), state, key, target.data
     )
-    problem = algorithm._problem(target.data)
+    problem = algorithm.process.problem(target.data, NUM_PATHS)
     _, noise = seconds(
         lambda k: jax.vmap(problem.diffusion.noise)(jax.random.split(k, NUM_PATHS)), key
     )
 
     def path_cost(parameters: Any, key: jax.Array) -> jax.Array:
-        steered = algorithm.assemble(parameters, target.data, inference=False)
+        steered = algorithm.process.drift_at(parameters, target.data, inference=False)
         return jnp.mean(problem.simulate(steered, key).kl)
 
     _, through_path = seconds(jax.grad(path_cost), state.parameters, key)

@@ -17,7 +17,9 @@ from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
 import follmer
-from follmer.plans import structured_start
+from follmer.plans import Survey
+from follmer.plans.structured import structured
+from follmer.targets import random_batch
 
 BATCH, ITERATIONS = 128, 20
 
@@ -57,16 +59,16 @@ def prepared(num_data: int) -> Prepared:
     key = jax.random.key(0)
     target = hierarchy(num_data)
     began = time.perf_counter()
-    start = structured_start("auto", target, key)
-    algorithm = follmer.NSFS(
-        target.whitened(start.affine), **{**start.settings, "batch_size": BATCH}
-    )
+    plan = structured(Survey(target, key), key)
+    algorithm = plan.algorithm({"batch_size": BATCH})
     warm_up = time.perf_counter() - began
 
     def train(state: follmer.State, data: Any) -> follmer.State:
         def body(i: jax.Array, state: follmer.State) -> follmer.State:
             batch_key, step_key = jax.random.split(jax.random.fold_in(key, i))
-            return algorithm.step(state, step_key, algorithm.random_batch(batch_key, data))[0]
+            return algorithm.step(state, step_key, random_batch(batch_key, data, num_data, BATCH))[
+                0
+            ]
 
         return jax.lax.fori_loop(0, ITERATIONS, body, state)
 

@@ -8,7 +8,7 @@ from follmer.fitting.fit import PAPER, fit
 from follmer.fitting.prior_process import prior_process
 from follmer.fitting.training import Report
 from follmer.integrations import from_numpyro
-from follmer.judging.diagnostics import ChainDiagnostics, Diagnostics
+from follmer.judging import ChainDiagnostics, Diagnostics, Verdict
 from follmer.nsfs import NSFS, Draws, Info, State
 from follmer.posterior.loading import load
 from follmer.posterior.posterior import Posterior
@@ -45,6 +45,7 @@ __all__ = [
     "State",
     "StructuredTarget",
     "Target",
+    "Verdict",
     "baselines",
     "datasets",
     "diagnostics",

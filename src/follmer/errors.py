@@ -4,6 +4,7 @@ import difflib
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import ParamSpec, TypeVar
@@ -87,3 +88,11 @@ def optional_module(name: str, *, extra: str, purpose: str) -> ModuleType:
             cause="it is not installed",
             hint=f"pip install 'follmer[{extra}]'",
         ) from error
+
+
+def user_stack_level() -> int:
+    """The stack level, for `warnings.warn`, of the first caller outside the library."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("follmer"):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -45,7 +45,7 @@ def as_step_sizes(
         schedule = _as_schedule("step_size", step_size, num_iterations)
         return lambda iteration: jnp.asarray(schedule(iteration), target.dtype)
     space = target.space
-    if space.affine is not None:
+    if target.affine is not None:
         raise InputError(
             "step sizes for separate leaves were given, but whitening has mixed the leaves.",
             hint="the target as it was before `whitened`, or one step size for all",

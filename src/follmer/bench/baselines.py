@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import baselines
-from follmer.judging.diagnostics import ChainDiagnostics, Opinion, diagnose, verdict
+from follmer.judging import AnyAudit, Audit, ChainDiagnostics, diagnose, judge
 from follmer.targets import Target
 
 # One budget for every target.
@@ -73,10 +73,11 @@ def weighted(
     seconds: float,
     gradient_evaluations: int | None,
     note: str = "",
-    second: Opinion | None = None,
+    audit: AnyAudit | None = None,
 ) -> Result:
-    """A result whose numbers follow from its log weights, and a second opinion if there is one."""
-    found = diagnose(log_weights, second)
+    """A result whose numbers follow from its log weights, and an audit if there is one."""
+    eubo = audit.eubo if isinstance(audit, Audit) else float("nan")
+    found = diagnose(log_weights, eubo)
     return Result(
         draws,
         log_weights,
@@ -87,7 +88,7 @@ def weighted(
         found.log_evidence_se,
         found.ess_fraction,
         found.khat,
-        verdict(found, second).name,
+        judge(found, audit).name,
         note,
     )
 

@@ -13,12 +13,13 @@ from follmer.bench.baselines import BASELINES, Result, weighted
 from follmer.bench.targets import CASES, Case
 from follmer.errors import InputError, in_a_line
 from follmer.fitting.fit import fit
-from follmer.judging.diagnostics import pareto_smooth
+from follmer.judging import pareto_smooth
 from follmer.paper.experiments.gaussian_mixture import FOUND, mode_masses
 from follmer.paper.experiments.linear_regression import NUM_DRAWS as NUM_PREDICTIVE_DRAWS
 from follmer.paper.experiments.linear_regression import Regression
 from follmer.targets import Target
 from follmer.tools.checks import known_names
+from follmer.tools.keys import named_key
 from follmer.tools.progress import Progress
 
 METHODS = ("follmer", *BASELINES)
@@ -123,7 +124,7 @@ def default_fit(target: Target, key: PRNGKeyArray) -> Result:
     """`follmer.fit` as it comes, and its weighted draws."""
     began = time.perf_counter()
     posterior = fit(target, key=key, progress=False)
-    draws, log_weights = posterior.weighted_sample(NUM_DRAWS, key=jax.random.fold_in(key, 1))
+    draws, log_weights = posterior.weighted_sample(NUM_DRAWS, key=named_key(key, "draws"))
     seconds = time.perf_counter() - began
     note = "; ".join(posterior.notes)
     return weighted(
@@ -132,7 +133,7 @@ def default_fit(target: Target, key: PRNGKeyArray) -> Result:
         seconds,
         posterior.gradient_evaluations,
         note,
-        posterior.second_opinion,
+        posterior.audit,
     )
 
 

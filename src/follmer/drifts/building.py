@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from follmer.drifts.additive import Additive
-from follmer.drifts.decoupled import Decoupled, Encoder, show
+from follmer.drifts.decoupled import Decoupled, Encoder, bind_batch
 from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
 from follmer.drifts.score_guided import ScoreGuided
@@ -18,6 +18,7 @@ from follmer.drifts.time_mlp import TimeMLP
 from follmer.drifts.zero import Zero
 from follmer.errors import InputError, closest, unknown_option
 from follmer.paths import Control, Drift
+from follmer.targets import Layout
 from follmer.tools.checks import positive_int
 
 # Drifts that can be named: each is built by Class(dim, key=key, **drift_options).
@@ -34,52 +35,43 @@ DRIFTS: dict[str, Callable[..., Drift]] = {
 _DECOUPLED = ("time_mlp", "mlp", "batch_norm_mlp")
 
 
-class Sizes(NamedTuple):
-    """What a drift steers: `dim` coordinates, and locals of their own size beside them."""
-
-    dim: int
-    local_dim: int = 0
-    num_features: int = 0  # of the data point that a local belongs to
-    unit: float = 1.0  # in which locals see the globals
-
-
 def build_drift(
-    drift: str | Drift, options: Mapping[str, Any], sizes: Sizes, dtype: Any, key: PRNGKeyArray
+    drift: str | Drift, options: Mapping[str, Any], layout: Layout, dtype: Any, key: PRNGKeyArray
 ) -> Drift:
     """The named drift built from the key, or the user's own as it is; both in the given dtype."""
     if isinstance(drift, str):
-        drift = _built(drift, options, sizes, key)
+        drift = _built(drift, options, layout, key)
     return jax.tree.map(
         lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, drift
     )
 
 
-def _built(name: str, options: Mapping[str, Any], sizes: Sizes, key: PRNGKeyArray) -> Drift:
-    if sizes.local_dim == 0:
-        return DRIFTS[name](sizes.dim, key=key, **options)
+def _built(name: str, options: Mapping[str, Any], layout: Layout, key: PRNGKeyArray) -> Drift:
+    if layout.local_dim == 0:
+        return DRIFTS[name](layout.dim, key=key, **options)
     shared_key, local_key, encoder_key = jax.random.split(key, 3)
     encoder = None
-    context = sizes.dim + sizes.num_features
+    context = layout.dim + layout.num_features
     if name == "time_mlp":
-        encoder = Encoder(sizes.num_features, options.get("width", 64), encoder_key)
-        context = sizes.dim + encoder.size
+        encoder = Encoder(layout.num_features, options.get("width", 64), encoder_key)
+        context = layout.dim + encoder.size
     return Decoupled(
-        shared=DRIFTS[name](sizes.dim, key=shared_key, **options),
-        local=DRIFTS[name](sizes.local_dim, context=context, key=local_key, **options),
+        shared=DRIFTS[name](layout.dim, key=shared_key, **options),
+        local=DRIFTS[name](layout.local_dim, context=context, key=local_key, **options),
         encoder=encoder,
-        global_dim=sizes.dim,
-        local_dim=sizes.local_dim,
-        unit=sizes.unit,
+        global_dim=layout.dim,
+        local_dim=layout.local_dim,
+        unit=layout.unit,
     )
 
 
-def checked_drift(drift: Any, options: Any, sizes: Sizes, dtype: Any) -> dict[str, int]:
+def checked_drift(drift: Any, options: Any, layout: Layout, dtype: Any) -> dict[str, int]:
     """The checked options of a drift; raises InputError where it cannot steer the target."""
     if not isinstance(options, Mapping):
         raise InputError("drift_options must be a dict, such as {'width': 128}.")
     if isinstance(drift, str):
         options = _checked_options(drift, options)
-        if sizes.local_dim and drift not in _DECOUPLED:
+        if layout.local_dim and drift not in _DECOUPLED:
             raise InputError(
                 f"drift={drift!r} cannot steer global and local variables.",
                 hint=f"{', '.join(_DECOUPLED)}; or target.joint() for one coupled drift",
@@ -92,7 +84,7 @@ def checked_drift(drift: Any, options: Any, sizes: Sizes, dtype: Any) -> dict[st
     elif options:
         raise InputError("drift_options only go with a drift given by name.")
     else:
-        _check_output(build_drift(drift, options, sizes, dtype, jax.random.key(0)), sizes, dtype)
+        _check_output(build_drift(drift, options, layout, dtype, jax.random.key(0)), layout, dtype)
     return dict(options)
 
 
@@ -111,11 +103,11 @@ def _checked_options(name: str, options: Mapping[str, Any]) -> dict[str, int]:
     return {option: positive_int(option, value) for option, value in options.items()}
 
 
-def _check_output(drift: Drift, sizes: Sizes, dtype: Any) -> None:
-    dim = sizes.dim + sizes.local_dim
-    if sizes.local_dim:
+def _check_output(drift: Drift, layout: Layout, dtype: Any) -> None:
+    dim = layout.dim + layout.local_dim
+    if layout.local_dim:
         # A state of one data point.
-        drift = show(drift, jnp.zeros((1, sizes.num_features), dtype))
+        drift = bind_batch(drift, jnp.zeros((1, layout.num_features), dtype))
     t, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((dim,), dtype)
     try:
         u = eqx.filter_eval_shape(eqx.nn.inference_mode(drift, True), t, x)

@@ -98,8 +98,10 @@ class Decoupled(AbstractTracked):
         return x[: self.global_dim], x[self.global_dim :].reshape(-1, self.local_dim)
 
 
-def show(drift: Any, features: Float[Array, "rows features"]) -> Any:
-    """The drift with the data points handed to every part that asks for them."""
+def bind_batch(drift: Any, features: Float[Array, "rows features"] | None) -> Any:
+    """The drift with a batch's data points handed to every part that asks for them."""
+    if features is None:
+        return drift
     return change_parts(drift, _is_decoupled, lambda part: part.seeing(features))
 
 

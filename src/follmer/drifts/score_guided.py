@@ -24,23 +24,19 @@ class ScoreGuided(eqx.Module):
 
     The Föllmer drift is the mean of s over where the path may end, so s at the path itself is a
     first guess of it. f is the target over the reference: s = 0 where the whitened target is the
-    Gaussian it was whitened by. `full` differentiates training through the score as well, at the
-    price of second derivatives of the target. With mini-batches the score is the batch's.
+    Gaussian it was whitened by. Training does not differentiate through the score, which would
+    take second derivatives of the target. With mini-batches the score is the batch's.
     """
 
     net: TimeMLP
     gate: eqx.nn.Linear
     score: Score | None
-    full: bool = eqx.field(static=True)
 
-    def __init__(
-        self, dim: int, *, width: int = 64, depth: int = 3, full: int = 0, key: PRNGKeyArray
-    ):
+    def __init__(self, dim: int, *, width: int = 64, depth: int = 3, key: PRNGKeyArray):
         self.net = TimeMLP(dim, width=width, depth=depth, context=dim, key=key)
         gate = zero_linear(len(time_features(jnp.zeros(()))), dim, key)
         self.gate = eqx.tree_at(lambda linear: linear.bias, gate, jnp.ones(dim))
         self.score = None
-        self.full = bool(full)
 
     def guided_by(self, score: Score) -> "ScoreGuided":
         """The same drift with γ∇ ln f at hand."""
@@ -49,8 +45,7 @@ class ScoreGuided(eqx.Module):
     def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Control:
         score = jnp.zeros_like(x) if self.score is None else self.score(x)
         score = jnp.clip(jnp.where(jnp.isfinite(score), score, 0.0), -_LARGEST, _LARGEST)
-        if not self.full:
-            score = jax.lax.stop_gradient(score)
+        score = jax.lax.stop_gradient(score)
         control = self.net(t, x, score)
         return control._replace(u=control.u + self.gate(time_features(t)) * score)
 

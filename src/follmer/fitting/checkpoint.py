@@ -1,15 +1,19 @@
-"""A training run as it stands between chunks, in memory and on disk."""
+"""A training run as it stands between chunks, in memory and on disk, with the plan it follows."""
 
 import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PyTree
 
 from follmer.errors import FileError, InputError
-from follmer.nsfs import NSFS, Info, State
+from follmer.mcmc.population import Population
+from follmer.nsfs import Info, State
+from follmer.plans import Plan
+from follmer.posterior.posterior import Attempt
+from follmer.targets import AbstractTarget, Affine
 from follmer.tools import storage
 from follmer.tools.trees import from_arrays, to_arrays
 
@@ -52,60 +56,106 @@ class Run(NamedTuple):
         )
 
 
+class Progressed(NamedTuple):
+    """How far up the ladder a run has come: the plan it trains, what was tried before, draws."""
+
+    plan: Plan
+    attempts: tuple[Attempt, ...]
+    gradient_evaluations: int
+    population: Population | None
+
+
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """One file in the user's folder, replaced after each chunk; or nothing, without a folder."""
 
     path: Path | None
     fingerprint: dict[str, Any]
-    exists: bool = False
+    content: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # of an interrupted run
 
     @classmethod
     def open(
-        cls,
-        folder: str | Path | None,
-        resume: bool,
-        algorithm: NSFS,
-        key: PRNGKeyArray,
-        chunk_size: int,
+        cls, folder: str | Path | None, *, resume: bool, fingerprint: dict[str, Any]
     ) -> "Checkpoint":
-        fingerprint = {
-            "settings": algorithm.describe(),
-            "space": algorithm.target.space.describe(),
-            "key": np.asarray(jax.random.key_data(key)).tolist(),
-            "chunk_size": chunk_size,
-        }
+        """The checkpoint, looked at before anything is computed.
+
+        An error where a run is there that shall not be resumed, or one with other options.
+        """
         if folder is None:
             if resume:
                 raise InputError("resume=True needs checkpoint=, the folder to resume from.")
             return cls(None, fingerprint)
         path = Path(folder) / _FILE_NAME
-        if path.exists() and not resume:
+        if not path.exists():
+            return cls(path, fingerprint)
+        if not resume:
             raise InputError(
                 f"{path} already holds a run.",
                 hint="resume=True to go on with it, another folder, or delete the file",
             )
-        return cls(path, fingerprint, path.exists())
-
-    def save(self, run: Run) -> None:
-        if self.path is None:
-            return
-        simple = {name: getattr(run, name) for name in Run._fields[3:]}
-        history = {f"history_{name}": values for name, values in run.history.items()}
-        arrays = to_arrays(run.state, "state") | to_arrays(run.best, "best") | history
-        storage.write(self.path, _FILE_KIND, {"run": simple, **self.fingerprint}, arrays)
-
-    def load(self, like: State) -> Run:
-        """The stored run; an error if it was made with other settings."""
-        assert self.path is not None
-        header, arrays = storage.read(self.path, _FILE_KIND)
-        for name, wanted in self.fingerprint.items():
+        header, arrays = storage.read(path, _FILE_KIND)
+        for name, wanted in fingerprint.items():
             if header[name] != wanted:
                 raise FileError(
-                    f"{self.path} was made with other {name}: {_difference(header[name], wanted)}.",
+                    f"{path} was made with other {name}: {_difference(header[name], wanted)}.",
                     cause="an argument of fit changed since",
                     hint="the arguments of the first run, or another checkpoint folder",
                 )
+        return cls(path, fingerprint, (header, arrays))
+
+    def save(self, run: Run, progressed: Progressed) -> None:
+        """Replace the file by one that holds the run and the plan."""
+        if self.path is None:
+            return
+        plan = progressed.plan
+        simple = {name: getattr(run, name) for name in Run._fields[3:]}
+        header = {
+            "run": simple,
+            "rung": plan.rung,
+            "why": plan.why,
+            "settings": {name: one for name, one in plan.settings.items() if _is_plain(one)},
+            "attempts": [attempt._asdict() for attempt in progressed.attempts],
+            "gradient_evaluations": progressed.gradient_evaluations,
+            **self.fingerprint,
+        }
+        history = {f"history_{name}": values for name, values in run.history.items()}
+        arrays = to_arrays(run.state, "state") | to_arrays(run.best, "best") | history
+        arrays |= to_arrays(plan.target.affine, "affine")
+        if plan.draws is not None:
+            arrays["plan_draws"] = np.asarray(plan.draws)
+        if progressed.population is not None:
+            arrays |= progressed.population.arrays()
+        storage.write(self.path, _FILE_KIND, header, arrays)
+
+    def progressed(self, target: AbstractTarget) -> Progressed | None:
+        """How far an interrupted run has come; None where there is none."""
+        if self.content is None:
+            return None
+        header, arrays = self.content
+        parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
+        affine = Affine(*(jnp.asarray(part, target.dtype) for part in parts)) if parts else None
+        draws = arrays.get("plan_draws")
+        plan = Plan(
+            header["rung"],
+            target.whitened(affine),
+            header["settings"],
+            header["why"],
+            None,
+            None if draws is None else jnp.asarray(draws),
+        )
+        has_population = "population_masses" in arrays
+        return Progressed(
+            plan,
+            tuple(Attempt(**attempt) for attempt in header["attempts"]),
+            header["gradient_evaluations"],
+            Population.from_arrays(arrays) if has_population else None,
+        )
+
+    def load(self, like: State) -> Run:
+        """The stored run, or the start of a new one."""
+        if self.content is None:
+            return Run.start(like)
+        header, arrays = self.content
         history = {name: arrays[f"history_{name}"] for name in Run.start(like).history}
         return Run(
             state=from_arrays(like, arrays, "state"),
@@ -115,8 +165,12 @@ class Checkpoint:
         )
 
 
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | dict | list | tuple | None)
+
+
 def _difference(found: Any, wanted: Any) -> str:
     if isinstance(found, dict) and isinstance(wanted, dict):
-        changed = [name for name in wanted if found.get(name) != wanted[name]]
-        return ", ".join(f"{name} {found.get(name)!r} → {wanted[name]!r}" for name in changed)
+        changed = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+        return ", ".join(f"{name} {found.get(name)!r} → {wanted.get(name)!r}" for name in changed)
     return f"{found!r} → {wanted!r}"

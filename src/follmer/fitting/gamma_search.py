@@ -1,6 +1,5 @@
 """The paper's grid search over gamma, by the ELBO of short runs."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ def search_gamma(algorithm: NSFS, elbo_after_training: Callable[[NSFS], float]) 
     elbos: list[float] = []
     failure: NonFiniteError | None = None
     for gamma in GAMMAS:
-        short = dataclasses.replace(algorithm, gamma=gamma, num_iterations=iterations)
+        short = algorithm.changed(gamma=gamma, num_iterations=iterations)
         try:
             elbo = elbo_after_training(short)
         except NonFiniteError as error:
@@ -45,4 +44,4 @@ def search_gamma(algorithm: NSFS, elbo_after_training: Callable[[NSFS], float]) 
     listing = ", ".join(f"{gamma:g}: {elbo:.4g}" for gamma, elbo in zip(GAMMAS, elbos, strict=True))
     words = f"gamma {best:g}, by the ELBO of runs of {iterations} iterations ({listing})"
     cost = len(GAMMAS) * algorithm.gradient_evaluations(iterations)
-    return Choice(dataclasses.replace(algorithm, gamma=best), words, cost)
+    return Choice(algorithm.changed(gamma=best), words, cost)

@@ -4,19 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from follmer.errors import options_checked
-from follmer.fitting.fit import check_options, fit
-from follmer.nsfs import NSFS
-from follmer.plans import as_gaussian
+from follmer.fitting.fit import fit
+from follmer.fitting.request import check_options
+from follmer.paths import SHARED
+from follmer.plans.gaussian import as_gaussian
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import Flow
-from follmer.process import SHARED
+from follmer.process import Process
 from follmer.targets import Target, as_target
 from follmer.tools.checks import as_key
+from follmer.tools.keys import named_keys
 
 # Data narrow a prior: small steps at the end leave the second stage room. Of the network alone, the
 # second stage has exact derivatives, and the prior's density is not evaluated again.
@@ -36,14 +37,14 @@ def prior_process(target: Target, *, key: PRNGKeyArray, **options: Any) -> Poste
     """
     prior = as_target(target).prior
     check_options(options)
-    look_key, fit_key = jax.random.split(as_key(key))
+    look_key, fit_key = named_keys(as_key(key), "look", "fit")
     settings = {**_SETTINGS, **options}
     affine = None if "precondition" in options else as_gaussian(prior, look_key)
     if affine is None:
         return fit(prior, key=fit_key, **settings)
     shared = {name: settings[name] for name in SHARED if name in settings}
-    gamma = NSFS(prior, **shared).gamma
+    gamma = Process(prior, **shared).gamma
     affine = eqx.tree_at(lambda one: one.scale, affine, affine.scale / np.sqrt(gamma))
-    algorithm = NSFS(prior.whitened(affine), drift="zero", **shared)
-    flow = Flow(algorithm, algorithm.init(fit_key).parameters)
-    return Posterior(algorithm.target, flow, notes=("a Gaussian, in closed form",))
+    process = Process(prior.whitened(affine), drift="zero", **shared)
+    flow = Flow(process, process.parameters(fit_key))
+    return Posterior(prior, flow, notes=("a Gaussian, in closed form",))

@@ -1,212 +1,157 @@
-"""Local maxima of a density, climbed to from many starts."""
+"""Climbs to the modes of a density, many at once: L-BFGS in lockstep on the host."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Bool, Float
 
-from follmer.mcmc.hmc import LogDensity
-from follmer.tools.host import generator
+from follmer.targets import Density
 
-_MAX_ITERATIONS = 200
-# Gradient norm, relative to its size at the start, at which a climb has arrived.
-_TOLERANCE = 1e-5
-# Nats gained in a step, below which a climb has arrived too.
-_GAIN = 1e-6
+# Steps of a climb, and places that its curvature is read from.
+_MAX_STEPS, _MEMORY = 200, 8
+# Nats gained in a step, and gradient norm, below which it has arrived.
+_GAIN, _FLAT = 1e-5, 1e-8
+# A step that does not gain this share of what its slope promises is shortened by this factor.
+_ARMIJO, _SHORTER, _MAX_SHORTENINGS = 1e-4, 0.25, 20
 # A dip of this many nats on the straight line between two ends makes them two modes.
 _DIP = 1.0
-_POINTS_BETWEEN = 32
-_LINES_AT_ONCE = 32
-# The starts are widened by this factor until the ends no longer spread.
-_WIDEN = 2.0
-_MAX_WIDENINGS = 12
-_MAX_RENEWALS = 4
-# A mode so many nats below the best, and more for each coordinate, would have to be thousands of
-# times as wide along every one of them to matter.
-_FAR_BELOW, _FAR_BELOW_EACH = 20.0, 10.0
-
-ValueAndGradient = Callable[[Array | np.ndarray], tuple[Array, Array]]
-# From one point and others to the lowest log density on the straight lines between them.
-LowestBetween = Callable[[np.ndarray, np.ndarray], np.ndarray]
+_POINTS_BETWEEN = 16
 
 
 class Ends(NamedTuple):
-    """Where climbs ended, best first, and how many gradients they took."""
+    """Where climbs ended, best first."""
 
     x: Float[np.ndarray, "ends dim"]
     log_density: Float[np.ndarray, " ends"]
-    gradient_evaluations: int
 
 
-def climb(log_density: LogDensity, starts: Float[np.ndarray, "starts dim"]) -> Ends:
-    """L-BFGS from each start; ends that are not finite are left out."""
-    return ascend(jax.jit(jax.value_and_grad(log_density)), starts)
+# Log densities and gradients at rows of points.
+Points = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def spread_climbs(
-    log_density: LogDensity, dim: int, dtype: Any, num_starts: int, key: PRNGKeyArray
-) -> tuple[Ends, np.ndarray]:
-    """Climbs from normal starts, widened for as long as wider ones end further out.
-
-    With the ends comes which of them are modes of their own (`_separated`).
-    """
-    value_and_gradient = jax.jit(jax.value_and_grad(log_density))
-    lowest = _lowest_between(log_density)
-    rng = generator(key)
-    ends = Ends(np.zeros((0, dim), dtype), np.zeros(0, dtype), 0)
-    separate = np.zeros(0, bool)
-    centre, scale = np.zeros(dim), np.ones(dim)
-    for widening in range(_MAX_WIDENINGS):
-        noise = rng.normal(size=(num_starts, dim))
-        if widening == 0:
-            noise[0] = 0.0
-        starts = (centre + scale * noise).astype(dtype)
-        ends = _joined(ends, ascend(value_and_gradient, starts))
-        if len(ends.x) == 0:
+def climb(density: Points, starts: Float[np.ndarray, "starts dim"]) -> Ends:
+    """L-BFGS from each start, all in lockstep; those that meet no finite density are left out."""
+    x = np.array(starts, float)
+    value, gradient = density(x)
+    sound = np.isfinite(value) & np.isfinite(gradient).all(axis=1)
+    x, value, gradient = x[sound], value[sound], gradient[sound]
+    if len(x) == 0:
+        return Ends(x, value)
+    memory = _Memory(*x.shape)
+    active = np.linalg.norm(gradient, axis=1) > _FLAT
+    strikes = np.zeros(len(x), int)  # steps in a row without a gain
+    for _ in range(_MAX_STEPS):
+        rows = np.flatnonzero(active)
+        if len(rows) == 0:
             break
-        ends, separate = _climbed_on(value_and_gradient, lowest, ends)
-        spread = np.std(ends.x[separate], axis=0) if separate.sum() > 1 else 0.0
-        centre = np.mean(ends.x[separate], axis=0)
-        wanted = np.maximum(_WIDEN * spread, 1.0)
-        if np.all(wanted <= 1.1 * scale) and widening > 0:
-            break
-        scale = np.maximum(scale, wanted)
-    return ends, separate
+        direction = memory.direction(rows, gradient[rows])
+        new = _line_search(density, x[rows], value[rows], gradient[rows], direction)
+        gained = new[1] - value[rows]
+        memory.learn(rows, new[0] - x[rows], gradient[rows] - new[2])
+        x[rows], value[rows], gradient[rows] = new
+        moving = gained > _GAIN * (1.0 + 1e-3 * np.abs(value[rows]))
+        steep = np.linalg.norm(gradient[rows], axis=1) > _FLAT
+        # A stuck quasi-Newton climb is given one more step along the plain gradient.
+        strikes[rows] = np.where(moving, 0, strikes[rows] + 1)
+        memory.forget(rows[~moving])
+        active[rows] = steep & (strikes[rows] < 2)
+    order = np.argsort(-value)
+    return Ends(x[order], value[order])
 
 
-def _climbed_on(
-    value_and_gradient: ValueAndGradient, lowest: LowestBetween, ends: Ends
-) -> tuple[Ends, np.ndarray]:
-    """Ends that are modes of their own, after those that stopped short went on.
-
-    A climb from where the density is steep has arrived, by its own measure, where others would go
-    on; a new one from its end has a finer measure.
-    """
-    separate = _worthwhile(ends, _separated(lowest, ends))
-    for _ in range(_MAX_RENEWALS):
-        before = separate.sum()
-        if before == 1:
-            break
-        others = Ends(ends.x[~separate], ends.log_density[~separate], ends.gradient_evaluations)
-        ends = _joined(others, ascend(value_and_gradient, ends.x[separate]))
-        separate = _worthwhile(ends, _separated(lowest, ends))
-        if separate.sum() == before:
-            break
-    return ends, separate
-
-
-def _worthwhile(ends: Ends, separate: np.ndarray) -> np.ndarray:
-    """The modes among them that can hold any mass beside the best, however wide they are."""
-    values = ends.log_density.astype(float)
-    return separate & (values > values.max() - _FAR_BELOW - _FAR_BELOW_EACH * ends.x.shape[1])
-
-
-def _separated(lowest: LowestBetween, ends: Ends) -> np.ndarray:
-    """Which ends are modes of their own: the best, and those beyond a dip from every other."""
+def separate_modes(density: Density, ends: Ends) -> Bool[np.ndarray, " ends"]:
+    """Which ends are modes of their own: the best, and those beyond a dip from every better one."""
     found = np.zeros(len(ends.x), bool)
     remaining = np.ones(len(ends.x), bool)
-    values = ends.log_density
     while remaining.any():
-        best = int(np.argmax(np.where(remaining, values, -np.inf)))
-        found[best] = True
-        dips = values - lowest(ends.x[best], ends.x)
-        remaining &= ~(dips < _DIP)
-        remaining[best] = False
+        best = int(np.argmax(remaining))
+        found[best], remaining[best] = True, False
+        others = np.flatnonzero(remaining)
+        if len(others) == 0:
+            break
+        lowest = lowest_between(density, ends.x[best], ends.x[others])
+        joined = others[ends.log_density[others] - lowest < _DIP]
+        remaining[joined] = False
     return found
 
 
-def unvisited(
-    log_density: LogDensity,
-    modes: Float[np.ndarray, "modes dim"],
-    draws: Float[np.ndarray, "draws dim"],
-) -> np.ndarray:
-    """Which modes are beyond a dip from all draws near them, in units of the draws' spread."""
-    lowest = _lowest_between(log_density)
-    values = jax.jit(jax.vmap(log_density))
-    spread = draws.std(axis=0) + np.finfo(draws.dtype).tiny
-
-    def is_beyond(mode: np.ndarray, at_mode: np.ndarray) -> bool:
-        distances = np.linalg.norm((draws - mode) / spread, axis=1)
-        near = draws[np.argsort(distances)[:_LINES_AT_ONCE]]
-        dips = np.minimum(at_mode, np.asarray(values(near))) - lowest(mode, near)
-        return not (dips < _DIP).any()
-
-    return np.array([is_beyond(*one) for one in zip(modes, np.asarray(values(modes)), strict=True)])
+def lowest_between(
+    density: Density, x: Float[np.ndarray, " dim"], others: Float[np.ndarray, "others dim"]
+) -> Float[np.ndarray, " others"]:
+    """The lowest log density on straight lines from one point to others; −∞ without one."""
+    share = (np.arange(_POINTS_BETWEEN) + 0.5)[:, None, None] / _POINTS_BETWEEN
+    points = x + share * (others - x)
+    values = density.values(points.reshape(-1, len(x))).reshape(_POINTS_BETWEEN, -1)
+    return np.where(np.isnan(values), -np.inf, values).min(axis=0)
 
 
-def _lowest_between(log_density: LogDensity) -> LowestBetween:
-    """Compiled once, whatever the number of others."""
-    share = np.linspace(0.0, 1.0, _POINTS_BETWEEN + 2)[1:-1, None]
-
-    @jax.jit
-    def some(a: Array, others: Array) -> Array:
-        def between(b: Array) -> Array:
-            return jnp.min(jax.vmap(log_density)(a + jnp.asarray(share, a.dtype) * (b - a)))
-
-        return jax.vmap(between)(others)
-
-    def lowest(a: np.ndarray, others: np.ndarray) -> np.ndarray:
-        missing = -len(others) % _LINES_AT_ONCE
-        blocks = np.pad(others, ((0, missing), (0, 0)), "edge")
-        blocks = blocks.reshape(-1, _LINES_AT_ONCE, others.shape[1])
-        return np.concatenate([np.asarray(some(a, block)) for block in blocks])[: len(others)]
-
-    return lowest
-
-
-def ascend(value_and_gradient: ValueAndGradient, starts: Float[np.ndarray, "starts dim"]) -> Ends:
-    """`climb`, given the log density and its gradient in one function."""
-    from scipy.optimize import minimize
-    from threadpoolctl import threadpool_limits
-
-    def one(start: Float[np.ndarray, " dim"]) -> tuple[np.ndarray, float, int]:
-        first, slope = (np.asarray(part, float) for part in value_and_gradient(start))
-        # A line search backs off from what is not finite as from a steep rise.
-        beyond = -float(first) + 10.0 * (1.0 + abs(float(first)))
-
-        def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = (
-                np.asarray(part, float) for part in value_and_gradient(x.astype(start.dtype))
-            )
-            if np.isfinite(value) and np.isfinite(gradient).all():
-                return -float(value), -gradient
-            return beyond, np.zeros(len(x))
-
-        if not (np.isfinite(first) and np.isfinite(slope).all()):
-            return start, -np.inf, 1
-        result = minimize(
-            negative,
-            start.astype(float),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxiter": _MAX_ITERATIONS,
-                "gtol": _TOLERANCE * (1.0 + float(np.linalg.norm(slope))),
-                "ftol": _GAIN / (1.0 + abs(float(first))),
-            },
-        )
-        return result.x, -float(result.fun), 1 + result.nfev
-
-    # L-BFGS's own products are far too small for threads: handing them out takes most of the time.
-    with threadpool_limits(1, "blas"):
-        found = [one(start) for start in starts]
-    x, values, evaluations = (np.array(column) for column in zip(*found, strict=True))
-    sound = np.isfinite(values) & np.isfinite(x).all(axis=1)
-    dtype = starts.dtype
-    return _sorted(x[sound].astype(dtype), values[sound].astype(dtype), int(evaluations.sum()))
+def _line_search(
+    density: Points,
+    x: Float[np.ndarray, "rows dim"],
+    value: Float[np.ndarray, " rows"],
+    gradient: Float[np.ndarray, "rows dim"],
+    direction: Float[np.ndarray, "rows dim"],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places uphill along the directions, shortened until they gain; as they were where none do."""
+    best = (x.copy(), value.copy(), gradient.copy())
+    promise = np.sum(gradient * direction, axis=1)
+    length, waiting = np.ones(len(x)), np.arange(len(x))
+    for _ in range(_MAX_SHORTENINGS):
+        tried = x[waiting] + length[waiting, None] * direction[waiting]
+        new_value, new_gradient = density(tried)
+        sound = np.isfinite(new_value) & np.isfinite(new_gradient).all(axis=1)
+        needed = value[waiting] + _ARMIJO * length[waiting] * promise[waiting]
+        with np.errstate(invalid="ignore"):
+            good = sound & (new_value >= needed)
+        for old, new in zip(best, (tried, new_value, new_gradient), strict=True):
+            old[waiting[good]] = new[good]
+        waiting = waiting[~good]
+        if len(waiting) == 0:
+            break
+        length[waiting] *= _SHORTER
+    return best
 
 
-def _joined(first: Ends, second: Ends) -> Ends:
-    return _sorted(
-        np.concatenate([first.x, second.x]),
-        np.concatenate([first.log_density, second.log_density]),
-        first.gradient_evaluations + second.gradient_evaluations,
-    )
+class _Memory:
+    """The last steps of every climb and how the gradient changed over them."""
 
+    def __init__(self, count: int, dim: int):
+        self.steps = np.zeros((count, _MEMORY, dim))
+        self.changes = np.zeros((count, _MEMORY, dim))
+        self.inverse = np.zeros((count, _MEMORY))  # of the products of both; 0 where there is none
+        self.scale = np.zeros(count)  # of a first guess at the inverse curvature; 0: unknown
 
-def _sorted(x: np.ndarray, values: np.ndarray, gradient_evaluations: int) -> Ends:
-    order = np.argsort(-values)
-    return Ends(x[order], values[order], gradient_evaluations)
+    def direction(self, rows: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """The two-loop recursion (Nocedal & Wright, algorithm 7.4) of the given climbs."""
+        steps, changes, inverse = self.steps[rows], self.changes[rows], self.inverse[rows]
+        q, alphas = gradient.copy(), np.zeros((_MEMORY, len(rows)))
+        for j in range(_MEMORY):
+            alphas[j] = inverse[:, j] * np.sum(steps[:, j] * q, axis=1)
+            q -= alphas[j][:, None] * changes[:, j]
+        # Without any curvature yet, a step of length one at most.
+        first = 1.0 / np.maximum(np.linalg.norm(gradient, axis=1), 1.0)
+        q *= np.where(self.scale[rows] > 0, self.scale[rows], first)[:, None]
+        for j in reversed(range(_MEMORY)):
+            beta = inverse[:, j] * np.sum(changes[:, j] * q, axis=1)
+            q += (alphas[j] - beta)[:, None] * steps[:, j]
+        uphill = np.sum(q * gradient, axis=1) > 0
+        return np.where(uphill[:, None], q, first[:, None] * gradient)
+
+    def learn(self, rows: np.ndarray, step: np.ndarray, change: np.ndarray) -> None:
+        """Remember the newest step first; one along which the density curves up is left out."""
+        product = np.sum(step * change, axis=1)
+        norm = np.sum(change**2, axis=1)
+        curved = product > 1e-10 * np.sqrt(norm * np.sum(step**2, axis=1)) + 1e-300
+        kept, rows = np.flatnonzero(curved), rows[curved]
+        for table, new in ((self.steps, step), (self.changes, change)):
+            table[rows, 1:] = table[rows, :-1]
+            table[rows, 0] = new[kept]
+        self.inverse[rows, 1:] = self.inverse[rows, :-1]
+        self.inverse[rows, 0] = 1.0 / product[kept]
+        self.scale[rows] = product[kept] / norm[kept]
+
+    def forget(self, rows: np.ndarray) -> None:
+        """Drop what is known of the curvature."""
+        self.inverse[rows] = 0.0
+        self.scale[rows] = 0.0

@@ -1,78 +1,141 @@
-"""Hamiltonian Monte Carlo on many particles at once, with a spread of step sizes."""
+"""Hamiltonian Monte Carlo on many chains at once, on a target tempered towards a wide normal."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-NUM_LEAPFROG = 16
-# Mean acceptance that the step size is steered to.
-_ACCEPTANCE = 0.8
-# Step sizes are log-uniform over this factor: narrow places need short steps, wide ones long.
-_SPREAD = 100.0
+from follmer.targets import AbstractTarget
 
-LogDensity = Callable[[Float[Array, " dim"]], Float[Array, ""]]
+# Leapfrog steps of a move.
+NUM_LEAPFROG = 10
+# Moves of one call: so many are recorded.
+MOVES_PER_CALL = 8
+# Mean acceptance that the step size is steered to (Beskos et al. 2013, arXiv:1001.4460: .65 – .8).
+_ACCEPTANCE = 0.8
+# Step sizes are log-uniform over this factor: narrow places need short steps, wide ones long, and
+# trajectories of one length would come back to where they began.
+_SPREAD = 30.0
+# A trajectory is refused where a gradient is this large, in units of the coordinates' own.
+_LARGEST = 1e12
+
+
+class Chains(NamedTuple):
+    """Where chains stand, with the target's log density and gradient there, and their step size."""
+
+    x: Float[Array, "chains dim"]
+    log_density: Float[Array, " chains"]
+    gradient: Float[Array, "chains dim"]
+    step_size: Float[Array, ""]
+
+
+def as_chains(
+    target: AbstractTarget, x: np.ndarray, log_density: np.ndarray, gradient: np.ndarray
+) -> Chains:
+    """Chains at given places, with a first step size: in many dimensions steps are short."""
+    parts = (x, log_density, gradient, target.dim**-0.25)
+    return Chains(*(jnp.asarray(part, target.dtype) for part in parts))
+
+
+class Wide(NamedTuple):
+    """The normal that a tempered target is mixed with: p^β N(mean, scale²)^(1−β)."""
+
+    mean: Float[Array, " dim"]
+    scale: Float[Array, " dim"]
+    inverse_temperature: Float[Array, ""]  # β; at 1 the normal does not matter
+
+    def log_density(self, x: Float[Array, "*chains dim"]) -> Float[Array, "*chains"]:
+        z = (x - self.mean) / self.scale
+        return -0.5 * jnp.sum(z**2 + np.log(2 * np.pi) + 2 * jnp.log(self.scale), axis=-1)
+
+    def mixed(
+        self, x: Array, log_density: Array, gradient: Array
+    ) -> tuple[Float[Array, " chains"], Float[Array, "chains dim"]]:
+        """Log density and gradient of the tempered target."""
+        beta = self.inverse_temperature
+        pull = -(x - self.mean) / self.scale**2
+        # 0 · ∞ where the target has no density is none either.
+        value = jnp.where(beta > 0, beta * log_density, 0.0)
+        slope = jnp.where(beta > 0, beta * gradient, 0.0)
+        return value + (1.0 - beta) * self.log_density(x), slope + (1.0 - beta) * pull
 
 
 class Moved(NamedTuple):
-    """Particles after some moves, the step size found and the mean acceptance of the last move."""
+    """Chains after the moves of one call; all places on the way, and gradients there."""
 
-    particles: Float[Array, "particles dim"]
-    step_size: Float[Array, ""]
+    chains: Chains
+    places: Float[Array, "moves chains dim"]
+    gradients: Float[Array, "moves chains dim"]
     acceptance: Float[Array, ""]
 
 
-def move(
-    log_density: LogDensity,
-    particles: Float[Array, "particles dim"],
+@eqx.filter_jit
+def advance(
+    target: AbstractTarget,
+    chains: Chains,
+    wide: Wide,
     factor: Float[Array, "dim dim"],
-    step_size: Float[Array, ""],
-    num_moves: int,
     key: PRNGKeyArray,
 ) -> Moved:
-    """Moves that leave the density invariant, in coordinates stretched by `factor`."""
-    value_and_gradient = jax.vmap(jax.value_and_grad(log_density))
+    """`MOVES_PER_CALL` moves of all chains that leave the tempered target as it is.
 
-    def body(carry: tuple[Array, Array, Array], key: PRNGKeyArray) -> tuple[tuple, None]:
-        x, step, _ = carry
-        x, acceptance = _transition(value_and_gradient, x, factor, step, key)
-        # Adapting between moves of an ensemble keeps each move exact for a fixed step.
-        step = step * jnp.exp(acceptance - _ACCEPTANCE)
-        return (x, step, acceptance), None
+    They are made in coordinates stretched by `factor`.
+    """
 
-    start = (particles, step_size, jnp.zeros_like(step_size))
-    return Moved(*jax.lax.scan(body, start, jax.random.split(key, num_moves))[0])
+    def body(chains: Chains, key: PRNGKeyArray) -> tuple[Chains, tuple[Array, Array, Array]]:
+        chains, acceptance = move(value_and_gradient, chains, wide, factor, key)
+        return chains, (chains.x, chains.gradient, acceptance)
+
+    value_and_gradient = jax.vmap(jax.value_and_grad(target.log_density))
+    keys = jax.random.split(key, MOVES_PER_CALL)
+    chains, (places, gradients, acceptance) = jax.lax.scan(body, chains, keys)
+    return Moved(chains, places, gradients, jnp.mean(acceptance))
 
 
-def _transition(
+def move(
     value_and_gradient: Callable[[Array], tuple[Array, Array]],
-    x: Float[Array, "particles dim"],
+    chains: Chains,
+    wide: Wide,
     factor: Float[Array, "dim dim"],
-    step_size: Float[Array, ""],
     key: PRNGKeyArray,
-) -> tuple[Float[Array, "particles dim"], Float[Array, ""]]:
+) -> tuple[Chains, Float[Array, ""]]:
+    """One trajectory of every chain, taken or refused, and the mean acceptance.
+
+    The step size adapts after the move, so that the move itself is exact.
+    """
     momentum_key, step_key, accept_key = jax.random.split(key, 3)
-    momentum = jax.random.normal(momentum_key, x.shape, x.dtype)
-    uniform = jax.random.uniform(step_key, (len(x), 1), x.dtype)
+    start, _, _, step_size = chains
+    momentum = jax.random.normal(momentum_key, start.shape, start.dtype)
+    uniform = jax.random.uniform(step_key, (len(start), 1), start.dtype)
     step = step_size * jnp.exp(-np.log(_SPREAD) * uniform)
 
     def leapfrog(_: int, carry: tuple[Array, ...]) -> tuple[Array, ...]:
-        x, momentum, _value, gradient = carry
-        momentum = momentum + 0.5 * step * (gradient @ factor)
+        x, momentum, log_density, gradient = carry
+        slope = wide.mixed(x, log_density, gradient)[1]
+        momentum = momentum + 0.5 * step * (slope @ factor)
         x = x + step * (momentum @ factor.T)
-        value, gradient = value_and_gradient(x)
-        return x, momentum + 0.5 * step * (gradient @ factor), value, gradient
+        log_density, gradient = value_and_gradient(x)
+        slope = wide.mixed(x, log_density, gradient)[1]
+        return x, momentum + 0.5 * step * (slope @ factor), log_density, gradient
 
-    value, gradient = value_and_gradient(x)
-    end, end_momentum, end_value, _ = jax.lax.fori_loop(
-        0, NUM_LEAPFROG, leapfrog, (x, momentum, value, gradient)
-    )
-    log_ratio = end_value - value + 0.5 * jnp.sum(momentum**2 - end_momentum**2, axis=1)
-    # A trajectory into a region without a density is refused.
-    log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
-    accepted = jnp.log(jax.random.uniform(accept_key, (len(x),), x.dtype)) < log_ratio
+    begin = (start, momentum, chains.log_density, chains.gradient)
+    x, end_momentum, log_density, gradient = jax.lax.fori_loop(0, NUM_LEAPFROG, leapfrog, begin)
+    before = wide.mixed(start, chains.log_density, chains.gradient)[0]
+    after = wide.mixed(x, log_density, gradient)[0]
+    log_ratio = after - before + 0.5 * jnp.sum(momentum**2 - end_momentum**2, axis=1)
+    # A trajectory into a region without a density, or a slope, is refused.
+    sound = jnp.isfinite(log_ratio) & (jnp.max(jnp.abs(gradient), axis=1) < _LARGEST)
+    log_ratio = jnp.where(sound, log_ratio, -jnp.inf)
+    taken = jnp.log(jax.random.uniform(accept_key, (len(x),), x.dtype)) < log_ratio
     acceptance = jnp.mean(jnp.exp(jnp.minimum(log_ratio, 0.0)))
-    return jnp.where(accepted[:, None], end, x), acceptance
+    moved = Chains(
+        jnp.where(taken[:, None], x, start),
+        jnp.where(taken, log_density, chains.log_density),
+        jnp.where(taken[:, None], gradient, chains.gradient),
+        step_size * jnp.exp(acceptance - _ACCEPTANCE),
+    )
+    return moved, acceptance

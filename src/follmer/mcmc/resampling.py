@@ -1,52 +1,45 @@
-"""Choosing draws by weight, and what weighted draws say."""
+"""Choosing draws by weight, and what weighted draws say; on the host."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
 _BISECTIONS = 30
 
 
 def systematic(
-    key: PRNGKeyArray, weights: Float[Array, " draws"], count: int
-) -> Int[Array, " count"]:
+    rng: np.random.Generator, weights: Float[np.ndarray, " draws"], count: int
+) -> Int[np.ndarray, " count"]:
     """Rows chosen in proportion to their weights: one uniform, even spacing, least variance."""
-    points = (jnp.arange(count) + jax.random.uniform(key, (), weights.dtype)) / count
-    rows = jnp.searchsorted(jnp.cumsum(weights / jnp.sum(weights)), points)
-    return jnp.clip(rows, 0, weights.size - 1)
+    points = (np.arange(count) + rng.uniform()) / count
+    rows = np.searchsorted(np.cumsum(weights / np.sum(weights)), points)
+    return np.clip(rows, 0, weights.size - 1)
 
 
-def evenly(key: PRNGKeyArray, total: int, count: int) -> Int[np.ndarray, " count"]:
+def evenly(rng: np.random.Generator, total: int, count: int) -> Int[np.ndarray, " count"]:
     """Evenly spaced rows of `total`, in rising order: each is chosen count/total times on average.
 
     In whole numbers, so that no row is chosen twice before every other is chosen once.
     """
-    shift = int(jax.random.randint(key, (), 0, total))
+    shift = int(rng.integers(total))
     return (np.arange(count, dtype=np.int64) * total + shift) // count
 
 
-def largest_power(
-    log_weights: Float[Array, " draws"], room: Array | float, effective: float
-) -> Float[Array, ""]:
+def largest_power(log_weights: Float[np.ndarray, " draws"], room: float, effective: float) -> float:
     """The largest power up to `room` of the weights that leaves this share of draws effective."""
+    logs = log_weights - log_weights.max()
 
-    def share(power: Array) -> Array:
-        weights = jax.nn.softmax(power * log_weights)
-        return 1.0 / jnp.sum(weights**2) / len(log_weights)
+    def share(power: float) -> float:
+        weights = np.exp(power * logs)
+        return float(weights.sum() ** 2 / np.sum(weights**2) / weights.size)
 
+    if share(room) >= effective:
+        return room
     # Where weights are very uneven the power can be tiny: bisect on a logarithmic scale.
-    room = jnp.asarray(room, log_weights.dtype)
-    low, high = jnp.log(room) - 35.0, jnp.log(room)
-
-    def bisect(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds
+    low, high = np.log(room) - 35.0, np.log(room)
+    for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
-        enough = share(jnp.exp(middle)) >= effective
-        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
-
-    low, _ = jax.lax.fori_loop(0, _BISECTIONS, bisect, (low, high))
-    return jnp.where(share(room) >= effective, room, jnp.exp(low))
+        low, high = (middle, high) if share(np.exp(middle)) >= effective else (low, middle)
+    return float(np.exp(low))
 
 
 def weighted_moments(

@@ -1,14 +1,15 @@
 """Adjoint matching: regression on the target's gradient, without differentiating the path."""
 
-import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from follmer.objectives.abstract import AbstractObjective, Loss, bridge_points
 from follmer.objectives.problem import Problem
-from follmer.objectives.replay import AbstractReplay, bridge_points
 from follmer.paths import Drift
 
 
@@ -19,8 +20,7 @@ class Gradients(NamedTuple):
     pulls: Float[Array, "memory dim"]
 
 
-@dataclasses.dataclass(frozen=True)
-class AdjointMatching(AbstractReplay):
+class AdjointMatching(AbstractObjective):
     """Regress u(t, x_t) on γ∇ ln f(x_1), x_t on the Brownian bridge from 0 to x_1.
 
     For this process the lean adjoint is constant in time, so one gradient of the target serves all
@@ -35,10 +35,17 @@ class AdjointMatching(AbstractReplay):
     - `largest`: pulls are shortened to this many reference standard deviations per coordinate.
     """
 
-    capacity: int = 4096
-    num_points: int = 1024
-    refresh_every: int = 4
-    largest: float = 30.0
+    capacity: int = eqx.field(static=True, default=4096)
+    num_points: int = eqx.field(static=True, default=1024)
+    refresh_every: int = eqx.field(static=True, default=4)
+    largest: float = eqx.field(static=True, default=30.0)
+
+    @property
+    def has_memory(self) -> bool:
+        return True
+
+    def gradients_per_step(self, num_paths: int, per_path: int) -> float:
+        return num_paths * (1 + per_path) / self.refresh_every
 
     def init(self, problem: Problem, key: PRNGKeyArray) -> Gradients:
         diffusion = problem.diffusion
@@ -47,19 +54,23 @@ class AdjointMatching(AbstractReplay):
         return self._gradients(jnp.sqrt(diffusion.gamma) * noise, problem)
 
     def refresh(
-        self, memory: Gradients, drift: Drift, problem: Problem, key: PRNGKeyArray
+        self,
+        memory: Gradients,
+        iteration: Int[Array, ""],
+        averaged: Callable[[], Drift],
+        problem: Problem,
+        key: PRNGKeyArray,
     ) -> Gradients:
-        path_key, place_key = jax.random.split(key)
-        new = self._gradients(problem.simulate(drift, path_key).end, problem)
-        places = jax.random.permutation(place_key, self.capacity)[: problem.num_paths]
-        return jax.tree.map(lambda old, rows: old.at[places].set(rows), memory, new)
+        def renewed(memory: Gradients) -> Gradients:
+            path_key, place_key = jax.random.split(key)
+            new = self._gradients(problem.simulate(averaged(), path_key).end, problem)
+            places = jax.random.permutation(place_key, self.capacity)[: problem.num_paths]
+            return jax.tree.map(lambda old, rows: old.at[places].set(rows), memory, new)
 
-    def gradients_per_refresh(self, num_paths: int) -> int:
-        return num_paths
+        is_due = (iteration + 1) % self.refresh_every == 0
+        return jax.lax.cond(is_due, renewed, lambda memory: memory, memory)
 
-    def loss(
-        self, drift: Drift, problem: Problem, memory: Gradients, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
+    def loss(self, drift: Drift, problem: Problem, memory: Gradients, key: PRNGKeyArray) -> Loss:
         diffusion = problem.diffusion
         pick_key, bridge_key = jax.random.split(key)
         rows = jax.random.randint(pick_key, (self.num_points,), 0, self.capacity)

@@ -1,16 +1,17 @@
 """Bridge matching: the mass-covering objective, learned from draws of the target."""
 
-import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.mcmc import hmc
+from follmer.objectives.abstract import AbstractObjective, Loss, bridge_points
 from follmer.objectives.problem import Problem
-from follmer.objectives.replay import AbstractReplay, bridge_points
 from follmer.paths import Drift, Move
 
 
@@ -21,8 +22,7 @@ class Memory(NamedTuple):
     step_size: Float[Array, ""]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class BridgeMatching(AbstractReplay):
+class BridgeMatching(AbstractObjective):
     """KL from the draws' Brownian bridges to the simulated chain, each step in closed form.
 
     Its minimiser is the Föllmer process of the law of the draws. The memory starts as `draws` and
@@ -40,25 +40,51 @@ class BridgeMatching(AbstractReplay):
     """
 
     draws: Float[Array, "draws dim"]
-    num_points: int = 1024
-    refresh_every: int = 100
-    refresh_paths: int = 1024
-    moves: int = 4
+    num_points: int = eqx.field(static=True, default=1024)
+    refresh_every: int = eqx.field(static=True, default=100)
+    refresh_paths: int = eqx.field(static=True, default=1024)
+    moves: int = eqx.field(static=True, default=4)
+
+    @property
+    def has_memory(self) -> bool:
+        return True
 
     def init(self, problem: Problem, key: PRNGKeyArray) -> Memory:
         dtype = problem.diffusion.dtype
         return Memory(jnp.asarray(self.draws, dtype), jnp.full((), 0.5, dtype))
 
-    def refresh(self, memory: Memory, drift: Drift, problem: Problem, key: PRNGKeyArray) -> Memory:
-        replay_key, move_key = jax.random.split(key)
-        draws = self._replayed(memory.draws, drift, problem, replay_key)
-        if self.moves == 0:
-            return memory._replace(draws=draws)
-        identity = jnp.eye(draws.shape[1], dtype=draws.dtype)
-        moved = hmc.move(
-            problem.log_density, draws, identity, memory.step_size, self.moves, move_key
-        )
-        return Memory(moved.particles, moved.step_size)
+    def refresh(
+        self,
+        memory: Memory,
+        iteration: Int[Array, ""],
+        averaged: Callable[[], Drift],
+        problem: Problem,
+        key: PRNGKeyArray,
+    ) -> Memory:
+        def renewed(memory: Memory) -> Memory:
+            replay_key, move_key = jax.random.split(key)
+            draws = self._replayed(memory.draws, averaged(), problem, replay_key)
+            if self.moves == 0:
+                return memory._replace(draws=draws)
+            return self._moved(Memory(draws, memory.step_size), problem, move_key)
+
+        is_due = (iteration + 1) % self.refresh_every == 0
+        return jax.lax.cond(is_due, renewed, lambda memory: memory, memory)
+
+    def _moved(self, memory: Memory, problem: Problem, key: PRNGKeyArray) -> Memory:
+        """The memory after a few moves that leave the target as it is."""
+        draws, step_size = memory
+        value_and_gradient = jax.vmap(jax.value_and_grad(problem.log_density))
+        zero, one = jnp.zeros(draws.shape[1], draws.dtype), jnp.ones((), draws.dtype)
+        whole = hmc.Wide(zero, zero + 1.0, one)
+
+        def body(chains: hmc.Chains, key: PRNGKeyArray) -> tuple[hmc.Chains, None]:
+            identity = jnp.eye(draws.shape[1], dtype=draws.dtype)
+            return hmc.move(value_and_gradient, chains, whole, identity, key)[0], None
+
+        chains = hmc.Chains(draws, *value_and_gradient(draws), step_size)
+        chains, _ = jax.lax.scan(body, chains, jax.random.split(key, self.moves))
+        return Memory(chains.x, chains.step_size)
 
     def _replayed(
         self, memory: Float[Array, "draws dim"], drift: Drift, problem: Problem, key: PRNGKeyArray
@@ -79,12 +105,11 @@ class BridgeMatching(AbstractReplay):
             jnp.where(kept, paths.end[picked[: len(places)]], memory[places])
         )
 
-    def gradients_per_refresh(self, num_paths: int) -> int:
-        return len(self.draws) * self.moves * (1 + hmc.NUM_LEAPFROG)
+    def gradients_per_step(self, num_paths: int, per_path: int) -> float:
+        moved = len(self.draws) * self.moves * (1 + hmc.NUM_LEAPFROG)
+        return (moved + self.refresh_paths * per_path) / self.refresh_every
 
-    def loss(
-        self, drift: Drift, problem: Problem, memory: Memory, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
+    def loss(self, drift: Drift, problem: Problem, memory: Memory, key: PRNGKeyArray) -> Loss:
         diffusion = problem.diffusion
         pick_key, bridge_key = jax.random.split(key)
         rows = jax.random.randint(pick_key, (self.num_points,), 0, len(memory.draws))

@@ -1,18 +1,17 @@
 """Log-variance (VarGrad): the variance of F over paths, whose states are data."""
 
-import dataclasses
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray, PyTree
 
 from follmer.errors import InputError
+from follmer.objectives.abstract import AbstractObjective, Loss
 from follmer.objectives.problem import Problem
 from follmer.paths import Drift, euler_maruyama
 
 
-@dataclasses.dataclass(frozen=True)
-class LogVariance:
+class LogVariance(AbstractObjective):
     """Var over paths of F; nothing is differentiated through the path.
 
     **Arguments:**
@@ -23,11 +22,9 @@ class LogVariance:
     """
 
     sampling_drift: Drift | None = None
-    allow_minibatches: bool = False
+    allow_minibatches: bool = eqx.field(static=True, default=False)
 
-    def __call__(
-        self, drift: Drift, problem: Problem, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
+    def loss(self, drift: Drift, problem: Problem, memory: PyTree, key: PRNGKeyArray) -> Loss:
         if problem.is_minibatch and not self.allow_minibatches:
             raise InputError(
                 "the log-variance objective was given a mini-batch.",

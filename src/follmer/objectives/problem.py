@@ -1,32 +1,34 @@
 """What an objective sees: the diffusion, and the (mini-batch) density at its end."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.paths import PATHS_AXIS, Diffusion, Drift, Path, simulate, step_log_ratio
-
-# An objective maps (drift, problem, key) to the loss and the paths' log weights, −F.
-Objective = Callable[
-    [Drift, "Problem", PRNGKeyArray], tuple[Float[Array, ""], Float[Array, " paths"]]
-]
+from follmer.paths import (
+    PATHS_AXIS,
+    Diffusion,
+    Drift,
+    LogFactor,
+    Path,
+    simulate,
+    step_log_ratio,
+)
 
 
 class Problem(NamedTuple):
     """Minimise E[F], F = −ln[ p(X|x_k) p(x_k) / N(x_k|0,γI) ] − ln[ p(path)/q(path) ].
 
-    Where the diffusion's base is a process that ends in the prior, p(path) is the base's and
-    F = −ln p(X|x_k) − ln[ p(path)/q(path) ], with the `log_likelihood`.
+    `log_factor` is ln[ p(X|x) p(x) / N(x|0,γI) ]. Where the diffusion's base is a process that ends
+    in the prior, p(path) is the base's, and it is ln p(X|x).
     """
 
     diffusion: Diffusion
-    log_density: Callable[[Float[Array, " dim"]], Float[Array, ""]]
+    log_density: LogFactor
+    log_factor: LogFactor
     num_paths: int
     is_minibatch: bool = False
-    log_likelihood: Callable[[Float[Array, " dim"]], Float[Array, ""]] | None = None
 
     def simulate(self, drift: Drift, key: PRNGKeyArray) -> Path:
         """`num_paths` paths of the drift, as one `Path` with a leading axis."""
@@ -38,10 +40,8 @@ class Problem(NamedTuple):
         return jax.vmap(one, axis_name=PATHS_AXIS)(noise)
 
     def log_terminal(self, ends: Float[Array, "paths dim"]) -> Float[Array, " paths"]:
-        """ln f = ln p(X|x) p(x) − ln N(x|0,γI) at the paths' ends; from a prior's, ln p(X|x)."""
-        if self.log_likelihood is not None:
-            return jax.vmap(self.log_likelihood)(ends)
-        return jax.vmap(lambda x: self.log_density(x) - self.diffusion.log_reference(x))(ends)
+        """ln f at the paths' ends."""
+        return jax.vmap(self.log_factor)(ends)
 
     def log_ratio(self, drift: Drift, paths: Path) -> Float[Array, " paths"]:
         """ln p(path) − ln q(path) of given paths, taken as data, under any drift."""

@@ -2,6 +2,14 @@
 
 from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, bridge, simulate
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
+from follmer.paths.reference import (
+    SHARED,
+    AbstractReference,
+    Brownian,
+    LogFactor,
+    PriorProcess,
+    check_has_data,
+)
 from follmer.paths.steps import (
     STEPS,
     Base,
@@ -20,19 +28,25 @@ from follmer.paths.steps import (
 __all__ = [
     "GRIDS",
     "PATHS_AXIS",
+    "SHARED",
     "STEPS",
+    "AbstractReference",
     "Base",
+    "Brownian",
     "Control",
     "Diffusion",
     "Drift",
     "GaussianGuess",
     "Grid",
+    "LogFactor",
     "Move",
     "Path",
+    "PriorProcess",
     "Step",
     "as_control",
     "as_grid",
     "bridge",
+    "check_has_data",
     "euler_maruyama",
     "geometric",
     "grid_times",

@@ -1,8 +1,8 @@
-"""Before training: modes, curvature, exploration; coordinates that suit the target."""
+"""Where training starts and why: a ladder of strategies, from a survey of the target to a plan."""
 
-from follmer.plans.gaussian import as_gaussian
-from follmer.plans.preconditioners import PRECONDITIONERS, warm_up
-from follmer.plans.start import Start
-from follmer.plans.structured import structured_start
+from follmer.plans.plan import Plan
+from follmer.plans.policy import POLICY, Policy
+from follmer.plans.rungs import RUNGS, UnreachableError, ladder
+from follmer.plans.survey import Survey
 
-__all__ = ["PRECONDITIONERS", "Start", "as_gaussian", "structured_start", "warm_up"]
+__all__ = ["POLICY", "RUNGS", "Plan", "Policy", "Survey", "UnreachableError", "ladder"]

@@ -1,4 +1,4 @@
-"""Where training starts from another process: that of the prior, fitted before any data came."""
+"""A plan from another process: that of the prior, fitted before any data came."""
 
 from typing import Any
 
@@ -8,29 +8,29 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.errors import InputError
-from follmer.judging.diagnostics import ess_fraction
-from follmer.plans.start import Start
+from follmer.judging import ess_fraction
+from follmer.paths import PriorProcess, check_has_data
+from follmer.plans.plan import Plan
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow
-from follmer.process import Process, check_has_data
-from follmer.targets import Target
+from follmer.targets import AbstractTarget, Target, as_target
 
 # Nats, and share of the log density's size, by which two equal priors may differ.
 _ROUNDING, _RELATIVE_ROUNDING = 1e-2, 1e-4
 
 
-def by_reference(target: Target, reference: Any, key: PRNGKeyArray) -> Start:
+def by_reference(target: Target, reference: Any, key: PRNGKeyArray) -> Plan:
     """The coordinates and settings of the prior's process, which training then steers away from."""
     flow = _checked(target, reference)
-    affine = reference.target.space.affine
+    process = PriorProcess(flow)
+    whitened = target.whitened(flow.process.target.affine)
     x, log_weights = reference.flat_sample(DRAWS_AT_ONCE, key=key)
-    _check_prior(target.whitened(affine), reference.target, x)
-    process = Process(flow.algorithm, flow.parameters)
-    words = (
+    _check_prior(whitened, flow.process.target, x)
+    why = (
         "steered away from the prior's process, which has an ESS of "
         f"{ess_fraction(np.asarray(log_weights, float)):.0%} as draws of the prior"
     )
-    return Start(affine, process.settings | {"reference": process}, words)
+    return Plan("reference", whitened, process.options | {"reference": process}, why)
 
 
 def _checked(target: Target, reference: Any) -> Flow:
@@ -45,7 +45,7 @@ def _checked(target: Target, reference: Any) -> Flow:
             cause="a posterior was passed where the process of the prior is wanted",
             hint=hint,
         )
-    spaces = [one.space.describe() for one in (reference.target, target)]
+    spaces = [one.describe() for one in (reference.target, target)]
     if spaces[0] != spaces[1] or reference.target.dtype != target.dtype:
         raise InputError(
             f"the reference has the parameters {spaces[0]} of {reference.target.dtype}, the target "
@@ -56,9 +56,11 @@ def _checked(target: Target, reference: Any) -> Flow:
     return reference.sampler
 
 
-def _check_prior(target: Target, other: Target, x: Float[Array, "draws dim"]) -> None:
+def _check_prior(
+    target: AbstractTarget, other: AbstractTarget, x: Float[Array, "draws dim"]
+) -> None:
     """The two log priors differ by a constant at the given points."""
-    ours, theirs = (np.asarray(one, float) for one in _log_priors(target, other, x))
+    ours, theirs = (np.asarray(_log_priors(as_target(one), x), float) for one in (target, other))
     if not np.ptp(ours - theirs) <= _ROUNDING + _RELATIVE_ROUNDING * np.ptp(theirs):
         raise InputError(
             "the reference is the process of another prior than the target's.",
@@ -68,7 +70,5 @@ def _check_prior(target: Target, other: Target, x: Float[Array, "draws dim"]) ->
 
 
 @eqx.filter_jit
-def _log_priors(
-    target: Target, other: Target, x: Float[Array, "draws dim"]
-) -> tuple[Float[Array, " draws"], Float[Array, " draws"]]:
-    return jax.vmap(target.log_prior_density)(x), jax.vmap(other.log_prior_density)(x)
+def _log_priors(target: Target, x: Float[Array, "draws dim"]) -> Float[Array, " draws"]:
+    return jax.vmap(target.log_prior_density)(x)

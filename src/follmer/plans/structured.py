@@ -5,7 +5,6 @@ The joint mode would mislead: p(θ|τ) is unbounded where locals and their sprea
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.errors import InputError, closest
-from follmer.mcmc import climbs as modes
-from follmer.plans.start import Start
-from follmer.targets import Affine, StructuredTarget
+from follmer.errors import InputError
+from follmer.mcmc.climbs import climb as climb_rows
+from follmer.plans.plan import Plan
+from follmer.plans.survey import Survey
+from follmer.targets import AbstractTarget, Affine, StructuredTarget
 from follmer.targets.affine import from_covariance
 from follmer.targets.data import take
 from follmer.targets.local import LocalLogDensity, climb, derivatives, inverse_root
+from follmer.tools.keys import generator
 
 # Data points from which the globals are located first, and that are seen at once.
 _ROWS_AT_ONCE = 1024
@@ -32,51 +33,62 @@ _FIRST_WIDTH, _WIDEST, _REFINEMENTS = 1e-2, 5.0, 4
 _BATCH, _NUM_PATHS, _NUM_STEPS, _NUM_ITERATIONS = 128, 4, 8, 1000
 
 
-def structured_start(precondition: Any, target: StructuredTarget, key: PRNGKeyArray) -> Start:
-    """Own coordinates, or those of a Laplace approximation of globals and of each local."""
+def structured(survey: Survey, key: PRNGKeyArray, affine: Affine | None = None) -> Plan:
+    """Globals and locals in the coordinates of Laplace approximations, or of a given affine map."""
+    target: StructuredTarget = survey.target  # type: ignore[assignment]
     size = min(_BATCH, target.num_data)
     settings = {
-        "batch_size": None if size == target.num_data else size,
+        **batch_settings(target),
         "num_paths": _NUM_PATHS,
         "num_steps": _NUM_STEPS,
         "grid": "uniform",
         "drift_options": {"width": 32},
         "num_iterations": _NUM_ITERATIONS,
         "learning_rate": 5e-3,
-        # Gradients grow with the data that they stand for.
-        "clip_norm": 10.0 * target.num_data,
     }
-    words = f"globals and the locals of {target.num_data} data points, {size} at a time"
-    if isinstance(precondition, Affine):
-        return Start(precondition, settings, f"{words}, whitened by the given affine map")
-    known = ("auto", "identity", "laplace")
-    if precondition not in known:
-        raise InputError(
-            f"precondition={precondition!r} is not for structured targets.",
-            hint=f"{closest(str(precondition), known)}; or a follmer.Affine of the globals",
-        )
-    if precondition == "identity":
-        return Start(None, {name: settings[name] for name in ("batch_size", "clip_norm")}, words)
-    return by_marginal(target, key)._replace(
-        settings=settings, words=f"{words}: whitened by curvature, the locals integrated out"
-    )
+    why = f"globals and the locals of {target.num_data} data points, {size} at a time"
+    if affine is not None:
+        why += ", whitened by the given affine map"
+    else:
+        affine = by_marginal(survey, key)
+        why += ": whitened by curvature, the locals integrated out"
+    return Plan("structured", target.whitened(affine), settings, why)
 
 
-def by_marginal(target: StructuredTarget, key: PRNGKeyArray) -> Start:
+def batch_settings(target: AbstractTarget) -> dict[str, object]:
+    """The batch of a training step, and what gradients are clipped at."""
+    num_data = target.num_data or 1
+    # Gradients grow with the data that they stand for.
+    return {
+        "batch_size": None if num_data <= _BATCH else _BATCH,
+        "clip_norm": 10.0 * num_data,
+    }
+
+
+def by_marginal(survey: Survey, key: PRNGKeyArray) -> Affine:
     """The globals' Laplace approximation once every local is integrated out by its own."""
+    target: StructuredTarget = survey.target  # type: ignore[assignment]
     marginal = _Marginal(target)
     num_rows = min(_ROWS_AT_ONCE, target.num_data)
-    chosen = jax.random.choice(key, target.num_data, (num_rows,), replace=False)
+    chosen = generator(key, "rows").choice(target.num_data, num_rows, replace=False)
     rows = take(target.data.data, chosen)
-    origin = jnp.zeros(target.global_dim, target.dtype)
-    starts = target.frames(origin, rows).mean
-    ends = modes.ascend(lambda y: marginal(y, rows, starts), np.asarray(origin)[None])
+    origin = np.zeros(target.global_dim, target.dtype)
+    starts = target.frames(jnp.asarray(origin), rows).mean
+
+    def of_points(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        survey.density.gradient_evaluations += len(points)
+        found = [marginal(point.astype(target.dtype), rows, starts) for point in points]
+        values, gradients = zip(*found, strict=True)
+        return np.asarray(values, float), np.asarray(gradients, float)
+
+    ends = climb_rows(of_points, origin[None])
     if len(ends.x) == 0:
         raise InputError(
             "no values of the globals were found where the data have a finite density.",
             hint="target.check(key=…), or precondition='identity'",
         )
-    affine = _gaussian(lambda y: marginal(y, rows, starts)[1], jnp.asarray(ends.x[0]))
+    mode = jnp.asarray(ends.x[0], target.dtype)
+    affine = _gaussian(lambda y: marginal(y, rows, starts)[1], mode)
     if num_rows < target.num_data:
         # The mode of some data points is many standard deviations off that of all.
         starts = target.frames(affine.mean, target.data.data).mean
@@ -84,22 +96,14 @@ def by_marginal(target: StructuredTarget, key: PRNGKeyArray) -> Start:
         factor = np.asarray(affine.matrix, float)
         moved = jnp.asarray(affine.mean + factor @ (factor.T @ slope), target.dtype)
         affine = eqx.tree_at(lambda one: one.mean, affine, moved)
-    return Start(affine, {}, "", None, ends.gradient_evaluations)
+    return affine
 
 
 class _Marginal:
-    """ln p(Φ) + (N/B) Σ ln p(x_i|Φ), locals integrated out, and its gradient; compiled once."""
+    """ln p(Φ) + (N/B) Σ ln p(x_i|Φ), locals integrated out, and its gradient."""
 
     def __init__(self, target: StructuredTarget):
-        log_local, log_global = target.free_log_densities()
-
-        def evidence(y: Array, rows: PyTree, starts: Array) -> Float[Array, ""]:
-            one = functools.partial(_local_evidence, log_local, y)
-            return jnp.sum(jax.vmap(one)(rows, starts))
-
-        self._num_data = target.num_data
-        self._of_rows = jax.jit(jax.value_and_grad(evidence))
-        self._of_globals = jax.jit(jax.value_and_grad(log_global))
+        self._target = target
 
     def __call__(
         self,
@@ -107,14 +111,33 @@ class _Marginal:
         rows: PyTree,
         starts: Float[Array, "rows local"],
     ) -> tuple[Array, Array]:
-        value, gradient = self._of_globals(y)
-        scaling = self._num_data / len(starts)
+        y = jnp.asarray(y)
+        value, gradient = _of_globals(self._target, y)
+        scaling = self._target.num_data / len(starts)
         for start in range(0, len(starts), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
             part = jax.tree.map(lambda array, some=some: array[some], rows)
-            more, slope = self._of_rows(y, part, starts[some])
+            more, slope = _of_rows(self._target, y, part, starts[some])
             value, gradient = value + scaling * more, gradient + scaling * slope
         return value, gradient
+
+
+@eqx.filter_jit
+def _of_globals(target: StructuredTarget, y: Float[Array, " global"]) -> tuple[Array, Array]:
+    return jax.value_and_grad(target.free_log_densities()[1])(y)
+
+
+@eqx.filter_jit
+def _of_rows(
+    target: StructuredTarget, y: Float[Array, " global"], rows: PyTree, starts: Array
+) -> tuple[Array, Array]:
+    log_local, _ = target.free_log_densities()
+
+    def evidence(y: Array) -> Float[Array, ""]:
+        one = functools.partial(_local_evidence, log_local, y)
+        return jnp.sum(jax.vmap(one)(rows, starts))
+
+    return jax.value_and_grad(evidence)(y)
 
 
 def _gaussian(gradient: Callable[[Array], Array], mode: Float[Array, " global"]) -> Affine:

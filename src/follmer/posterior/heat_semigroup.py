@@ -4,11 +4,12 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from follmer.drifts import HeatSemigroup
+from follmer.errors import InputError
 from follmer.paths import Diffusion, as_grid, grid_times, simulate
-from follmer.posterior.samplers import AbstractSimulator
+from follmer.posterior.samplers import AbstractSimulator, Weighted
 from follmer.targets import Target
 
 
@@ -26,14 +27,12 @@ class HeatSemigroupSampler(AbstractSimulator):
     grid: Any
     kind: ClassVar[str] = "mc_sfs"
 
-    def draw(
-        self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+    def draw(self, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
         times = grid_times(as_grid(self.grid), self.num_steps if num_steps is None else num_steps)
         diffusion = Diffusion(self.target.dim, self.gamma, times, self.target.dtype)
 
         def log_terminal(x: Float[Array, " dim"]) -> Float[Array, ""]:
-            return self.target.log_density(x, data) - diffusion.log_reference(x)
+            return self.target.log_density(x) - diffusion.log_reference(x)
 
         def one(key: PRNGKeyArray) -> tuple[Array, Array]:
             drift_key, noise_key = jax.random.split(key)
@@ -45,6 +44,11 @@ class HeatSemigroupSampler(AbstractSimulator):
 
         # One path at a time: each already evaluates `num_samples` densities per step.
         return jax.lax.map(one, keys)
+
+    def log_weights_to(
+        self, ends: Float[Array, "draws dim"], keys: Key[Array, " draws"]
+    ) -> Float[Array, " draws"]:
+        raise InputError("the heat-semigroup sampler has no upper bound on the evidence.")
 
     def describe(self) -> dict[str, Any]:
         return {

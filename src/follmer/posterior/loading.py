@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from follmer.drifts import GaussianMixture
 from follmer.errors import FileError, InputError, options_checked
-from follmer.judging.diagnostics import as_opinion
-from follmer.nsfs import NSFS
-from follmer.paths import Drift, Grid
+from follmer.judging import as_audit
+from follmer.paths import SHARED, Drift, Grid, PriorProcess
 from follmer.posterior.heat_semigroup import HeatSemigroupSampler
-from follmer.posterior.posterior import FILE_KIND, Posterior
-from follmer.posterior.samplers import AbstractSampler, Flow, StoredDraws
+from follmer.posterior.posterior import FILE_KIND, Attempt, Posterior
+from follmer.posterior.samplers import AbstractSampler, Flow, MixtureFlow, StoredDraws
 from follmer.posterior.structured import StructuredFlow, flow_of
-from follmer.process import SHARED, Process
-from follmer.targets import Affine, StructuredTarget, Target, as_target
+from follmer.process import Process
+from follmer.targets import AbstractTarget, Affine, as_any_target, as_target, data_digest
 from follmer.tools import storage
 from follmer.tools.trees import from_arrays
 
@@ -25,7 +25,7 @@ from follmer.tools.trees import from_arrays
 @options_checked
 def load(
     path: str | Path,
-    target: Target | StructuredTarget,
+    target: AbstractTarget,
     *,
     drift: Drift | None = None,
     grid: Grid | None = None,
@@ -37,14 +37,19 @@ def load(
     own that the reference was made with.
     """
     path = Path(path)
-    if not isinstance(target, StructuredTarget):
-        target = as_target(target)
+    target = as_any_target(target)
     header, arrays = storage.read(path, FILE_KIND)
-    if header["space"] != target.space.describe():
+    if header["space"] != target.describe():
         raise FileError(
             f"{path} was saved for another target: its parameters are {header['space']}, "
-            f"this target's {target.space.describe()}.",
+            f"this target's {target.describe()}.",
             hint="the target that was fitted, with the same `like` and constraints",
+        )
+    if header["data"] != data_digest(target.data):
+        raise FileError(
+            f"{path} was saved for other data than this target's.",
+            cause="the data changed since, or are those of another split",
+            hint="the data that it was fitted to: target.with_data(…)",
         )
     if header["sampler"] not in _REBUILD:
         raise FileError(f"{path} holds a sampler {header['sampler']!r} unknown to this follmer.")
@@ -65,26 +70,26 @@ def load(
             )
         if value is not None:
             settings[name] = value
-    target = target.whitened(_affine(target, arrays))
-    sampler = _REBUILD[header["sampler"]](target, settings, arrays)
+    coordinates = target.whitened(_affine(target, arrays))
+    sampler = _REBUILD[header["sampler"]](coordinates, settings, arrays)
     prefix = "history_"
     history = {
         name.removeprefix(prefix): values
         for name, values in arrays.items()
         if name.startswith(prefix)
     }
-    second = header["second_opinion"]
     return Posterior(
         target,
         sampler,
         history,
         tuple(header["notes"]),
-        second and as_opinion(second),
+        header["audit"] and as_audit(header["audit"]),
         header["gradient_evaluations"],
+        tuple(Attempt(**attempt) for attempt in header["plan"]),
     )
 
 
-def _affine(target: Target | StructuredTarget, arrays: dict[str, np.ndarray]) -> Affine | None:
+def _affine(target: AbstractTarget, arrays: dict[str, np.ndarray]) -> Affine | None:
     """The map to whitened coordinates that the file holds, if any."""
     parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
     if not parts:
@@ -93,33 +98,41 @@ def _affine(target: Target | StructuredTarget, arrays: dict[str, np.ndarray]) ->
 
 
 def _rebuild_flow(
-    target: Target | StructuredTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
+    target: AbstractTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> Flow | StructuredFlow:
     reference, described = None, settings.get("reference")
     if described is not None:
         own = {"drift": settings["reference_drift"], "grid": settings["grid"]}
         prior = as_target(target).prior
-        reference = _process(prior, described | own, arrays, "reference", None)
-    process = _process(target, settings, arrays, "parameter", reference)
-    return flow_of(process.algorithm, process.parameters)
+        reference = PriorProcess(_flow(prior, described | own, arrays, "reference", None))
+    flow = _flow(target, settings, arrays, "parameter", reference)
+    return flow_of(flow.process, flow.parameters)
 
 
-def _process(
-    target: Target | StructuredTarget,
+def _flow(
+    target: AbstractTarget,
     settings: dict[str, Any],
     arrays: dict[str, np.ndarray],
     prefix: str,
-    reference: Process | None,
-) -> Process:
-    # What only training needs is left at its default.
+    reference: PriorProcess | None,
+) -> Flow:
     kept = {name: settings[name] for name in ("drift", "drift_options", *SHARED)}
-    algorithm = NSFS(target, reference=reference, **kept)
-    like = algorithm.init(jax.random.key(0)).parameters
-    return Process(algorithm, from_arrays(like, arrays, prefix))
+    process = Process(target, reference=reference, **kept)
+    like = process.parameters(jax.random.key(0))
+    return Flow(process, from_arrays(like, arrays, prefix))
+
+
+def _rebuild_mixture(
+    target: AbstractTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> MixtureFlow:
+    count, dim = settings["components"], target.dim
+    eye = np.broadcast_to(np.eye(dim), (count, dim, dim))
+    like = GaussianMixture(np.ones(count), np.zeros((count, dim)), eye, target.dtype)
+    return MixtureFlow(target, from_arrays(like, arrays, "mixture"))
 
 
 def _rebuild_chains(
-    target: Target, settings: dict[str, Any], arrays: dict[str, np.ndarray]
+    target: AbstractTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> StoredDraws:
     draws = arrays["draws"]
     like = np.zeros((*draws.shape[:2], target.dim), target.dtype)
@@ -130,5 +143,6 @@ _REBUILD: dict[str, Callable[[Any, dict[str, Any], dict[str, np.ndarray]], Abstr
     "nsfs": _rebuild_flow,
     "structured": _rebuild_flow,
     "chains": _rebuild_chains,
+    "mixture": _rebuild_mixture,
     "mc_sfs": lambda target, settings, _: HeatSemigroupSampler(target, **settings),
 }

@@ -1,9 +1,10 @@
 """What fit returns: draws, weights, evidence, a summary in words, files."""
 
+import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,29 +14,46 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError, options_checked
-from follmer.judging.audit import is_affordable, precision_note, second_opinion
-from follmer.judging.diagnostics import (
+from follmer.judging import (
+    AnyAudit,
+    Audit,
     ChainDiagnostics,
     Diagnostics,
-    Opinion,
+    diagnose,
+    diagnose_chains,
+    judge,
     pareto_smooth,
 )
 from follmer.mcmc.resampling import systematic
 from follmer.nsfs import Draws
 from follmer.posterior.prediction import Prediction, answer, as_question
-from follmer.posterior.samplers import AbstractSampler, Flow
-from follmer.posterior.structured import StructuredFlow, local_opinion
+from follmer.posterior.samplers import AbstractSampler, StoredDraws
+from follmer.posterior.structured import StructuredFlow
 from follmer.posterior.summary import summarise
-from follmer.targets import StructuredTarget, Target, as_target
+from follmer.targets import AbstractTarget, as_target, data_digest
 from follmer.targets.space import named_leaves
 from follmer.tools import storage
 from follmer.tools.checks import as_key, positive_int
+from follmer.tools.keys import generator, named_key
 from follmer.tools.trees import to_arrays
 
 if TYPE_CHECKING:
     import xarray
 
 FILE_KIND = "posterior"
+
+
+class Attempt(NamedTuple):
+    """One rung of the ladder that was tried: why, with what result, and at what cost."""
+
+    rung: str
+    why: str
+    verdict: str
+    elbo: float
+    gradient_evaluations: int
+    seconds: float
+
+
 _LOCALS_AT_ONCE = 2**16
 
 
@@ -43,7 +61,8 @@ class Posterior:
     """Draws of a target by forward simulation, each with an exact importance weight.
 
     `sample` and `log_weights` with the same key, number and `num_steps` belong together.
-    `history` holds the training curves (empty where nothing was trained).
+    `history` holds the training curves (empty where nothing was trained), `plan` what was tried to
+    reach the posterior, and `audit` what Markov chains say of the draws.
 
     Behind the same face may stand the stored draws of Markov chains (`follmer.sgld`,
     `follmer.nuts`) or one point (`follmer.sgd`). They have no importance weights and no evidence:
@@ -52,19 +71,28 @@ class Posterior:
 
     def __init__(
         self,
-        target: Target | StructuredTarget,
+        target: AbstractTarget,
         sampler: AbstractSampler,
         history: Mapping[str, np.ndarray] | None = None,
         notes: tuple[str, ...] = (),
-        second_opinion: Opinion | None = None,
+        audit: AnyAudit | None = None,
         gradient_evaluations: int | None = None,
+        plan: tuple[Attempt, ...] = (),
+        progress: bool = True,
     ):
         self.target = target
         self.sampler = sampler
         self.history = dict(history or {})
         self.notes = notes
-        self.second_opinion = second_opinion
+        self.audit = audit
         self.gradient_evaluations = gradient_evaluations
+        self.plan = plan
+        self.progress = progress
+
+    def __repr__(self) -> str:
+        size = f"{self.target.dim} dimensions"
+        judged = f", {self.plan[-1].verdict}" if self.plan else ""
+        return f"Posterior({type(self.target).__name__} of {size}, {self.sampler.kind}{judged})"
 
     @options_checked
     def sample(
@@ -122,7 +150,7 @@ class Posterior:
     ) -> Draws:
         """Draws and their log weights together; equal ones for draws of Markov chains."""
         x, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
-        return Draws(_constrain(self.target, x, self.target.data), log_weights)
+        return Draws(_constrain(self._coordinates, x, None), log_weights)
 
     @options_checked
     def expectation(
@@ -161,10 +189,10 @@ class Posterior:
         positive_int("num_proposals", num_proposals)
         if not self.sampler.weighs:
             return self.sample(num_samples, key=key, num_steps=num_steps)
-        draw_key, choice_key = jax.random.split(as_key(key))
+        draw_key = named_key(as_key(key), "proposals")
         proposals = self.weighted_sample(num_proposals, key=draw_key, num_steps=num_steps)
-        weights = jnp.asarray(np.exp(pareto_smooth(proposals.log_weights)[0]))
-        chosen = systematic(choice_key, weights, num_samples)
+        weights = np.exp(pareto_smooth(proposals.log_weights)[0])
+        chosen = systematic(generator(as_key(key), "choice"), weights, num_samples)
         return jax.tree.map(lambda leaf: leaf[chosen], proposals.position)
 
     @options_checked
@@ -194,8 +222,9 @@ class Posterior:
         draws, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
         even = np.full(num_samples, -np.log(num_samples))
         logs = pareto_smooth(log_weights)[0] if weighted else even
-        thetas = _parameters(target, draws)
-        return answer(question, thetas, jnp.asarray(logs, target.dtype))
+        thetas = _parameters(self._coordinates, draws)
+        weights = jnp.asarray(logs, target.dtype)
+        return answer(question, thetas, weights, progress=self.progress)
 
     @options_checked
     def diagnostics(
@@ -206,57 +235,34 @@ class Posterior:
         Of Markov chains: R-hat and ESS, from all stored draws. 2048 draws by default; fewer where
         each has many locals.
         """
-        num_samples = self._diagnosed(num_samples)
-        log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)[1]
-        return self.sampler.diagnose(log_weights, self.second_opinion)
+        count = self.sampler.draws_judged if num_samples is None else num_samples
+        return self._diagnosed(self.flat_sample(count, key=key, num_steps=num_steps)[1])
 
-    @options_checked
-    def audited(
-        self, *, key: PRNGKeyArray, num_samples: int | None = None, look_for_modes: bool = True
-    ) -> "Posterior":
-        """The same posterior with a second opinion: its draws moved by MCMC and weighed again.
+    def with_notes(self, *notes: str) -> "Posterior":
+        """The same posterior with more notes."""
+        return self._changed(notes=(*self.notes, *notes))
 
-        With `look_for_modes`, climbs also look for modes that no draw is near. Where the moves
-        would cost too much (or nothing was trained) there is no opinion; of very many locals, some
-        are judged one by one instead. A note is added where single precision is too coarse for the
-        density.
-        """
-        draw_key, move_key, line_key = jax.random.split(as_key(key), 3)
-        found: Opinion | None = None
-        notes = self.notes
-        affordable = is_affordable(self.target)
-        if isinstance(self.sampler, StructuredFlow) and not affordable:
-            found = local_opinion(self.sampler, move_key)
-        elif isinstance(self.sampler, Flow | StructuredFlow):
-            num_samples = self._diagnosed(num_samples)
-            x, log_weights = self.flat_sample(num_samples, key=draw_key)
-            algorithm, parameters = self.sampler.algorithm, self.sampler.parameters
-            if affordable:
-                found = second_opinion(
-                    algorithm, parameters, x, log_weights, move_key, look_for_modes=look_for_modes
-                )
-            note = precision_note(self.target, x, line_key)
-            notes = notes if note is None else (*notes, note)
-        return self.retold(notes=notes, second_opinion=found)
+    def with_notes_first(self, *notes: str) -> "Posterior":
+        """The same posterior with notes before its others."""
+        return self._changed(notes=(*notes, *self.notes))
 
-    def retold(self, **changes: Any) -> "Posterior":
-        """The same draws with other `notes`, `second_opinion` or `gradient_evaluations`."""
-        kept = {
-            "notes": self.notes,
-            "second_opinion": self.second_opinion,
-            "gradient_evaluations": self.gradient_evaluations,
-        }
-        return Posterior(self.target, self.sampler, self.history, **{**kept, **changes})
+    def with_audit(self, audit: AnyAudit) -> "Posterior":
+        """The same posterior with what Markov chains say of its draws."""
+        return self._changed(audit=audit)
+
+    def with_plan(self, plan: tuple[Attempt, ...], gradient_evaluations: int) -> "Posterior":
+        """The same posterior with what was tried to reach it, and what all of it cost."""
+        return self._changed(plan=plan, gradient_evaluations=gradient_evaluations)
 
     @options_checked
     def summary(
         self, *, key: PRNGKeyArray, num_samples: int | None = None, num_steps: int | None = None
     ) -> str:
         """The diagnostics and weighted moments in words, ending in a verdict."""
-        num_samples = self._diagnosed(num_samples)
-        draws = self.weighted_sample(num_samples, key=key, num_steps=num_steps)
-        found = self.sampler.diagnose(draws.log_weights, self.second_opinion)
-        return summarise(draws, found, self.notes, self.second_opinion)
+        count = self.sampler.draws_judged if num_samples is None else num_samples
+        draws = self.weighted_sample(count, key=key, num_steps=num_steps)
+        found = self._diagnosed(draws.log_weights)
+        return summarise(draws, found, judge(found, self.audit), self.notes, self.audit)
 
     @options_checked
     def to_datatree(
@@ -273,9 +279,11 @@ class Posterior:
             positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
-        x, log_weight = self.sampler.by_chain(num_samples, as_key(key), num_steps, self.target.data)
-        position = _constrain(self.target, x.reshape(-1, self.target.dim), self.target.data)
-        found = self.sampler.diagnose(log_weight.ravel(), self.second_opinion)
+        x, log_weight = self.sampler.by_chain(
+            num_samples, as_key(key), num_steps, progress=self.progress
+        )
+        position = _constrain(self._coordinates, x.reshape(-1, self.target.dim), None)
+        found = self._diagnosed(log_weight.ravel())
         groups = {
             "posterior": {
                 name: np.asarray(leaf).reshape(*log_weight.shape, *leaf.shape[1:])
@@ -301,17 +309,35 @@ class Posterior:
         header = {
             "sampler": self.sampler.kind,
             "settings": self.sampler.describe(),
-            "space": self.target.space.describe(),
+            "space": self.target.describe(),
+            "data": data_digest(self.target.data),
             "notes": list(self.notes),
-            "second_opinion": self.second_opinion and self.second_opinion._asdict(),
+            "audit": self.audit and self.audit._asdict(),
             "gradient_evaluations": self.gradient_evaluations,
+            "plan": [attempt._asdict() for attempt in self.plan],
         }
-        affine = to_arrays(self.target.space.affine, "affine")
+        affine = to_arrays(self._coordinates.affine, "affine")
         arrays = {**self.sampler.arrays(), **history, **affine}
         storage.write(Path(path), FILE_KIND, header, arrays)
 
-    def _diagnosed(self, num_samples: int | None) -> int:
-        return self.sampler.draws_diagnosed if num_samples is None else num_samples
+    @property
+    def _coordinates(self) -> AbstractTarget:
+        """The target in the coordinates of the draws."""
+        return self.sampler.coordinates(self.target)
+
+    def _diagnosed(self, log_weights: Float[Array, " draws"]) -> Diagnostics | ChainDiagnostics:
+        sampler = self.sampler
+        if isinstance(sampler, StoredDraws):
+            return diagnose_chains(
+                sampler.draws, exact=sampler.exact, divergences=sampler.divergences
+            )
+        eubo = self.audit.eubo if isinstance(self.audit, Audit) else float("nan")
+        return diagnose(log_weights, eubo)
+
+    def _changed(self, **changes: Any) -> "Posterior":
+        new = copy.copy(self)
+        vars(new).update(changes)
+        return new
 
     def _part(
         self,
@@ -322,8 +348,8 @@ class Posterior:
         data: PyTree,
     ) -> dict[str, PyTree]:
         """Globals and some locals."""
-        sampler, target = self.sampler, self.target
-        if not (isinstance(sampler, StructuredFlow) and isinstance(target, StructuredTarget)):
+        sampler = self.sampler
+        if not isinstance(sampler, StructuredFlow):
             raise InputError(
                 "only structured targets have global and local variables.",
                 hint="sample(); or follmer.fit of a follmer.StructuredTarget",
@@ -331,8 +357,11 @@ class Posterior:
         count = positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
+        target: Any = self._coordinates
         chosen, places = target.chosen_rows(rows, data)
-        x, _ = sampler.sample_rows(count, as_key(key), num_steps, chosen, places)
+        x, _ = sampler.sample_rows(
+            count, as_key(key), num_steps, chosen, places, progress=self.progress
+        )
         return _constrain(target, x, chosen)
 
     def flat_sample(
@@ -342,20 +371,18 @@ class Posterior:
         count = positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
-        return self.sampler.sample(count, as_key(key), num_steps, self.target.data)
+        return self.sampler.sample(count, as_key(key), num_steps, progress=self.progress)
 
 
 @eqx.filter_jit
-def _constrain(
-    target: Target | StructuredTarget, x: Float[Array, "draws dim"], data: PyTree
-) -> PyTree:
-    if isinstance(target, StructuredTarget):
-        # Locals are placed by their densities' curvature: so many at a time as memory allows.
-        at_once = max(1, _LOCALS_AT_ONCE // max(1, data.features.shape[0]))
-        return jax.lax.map(lambda x: target.constrain(x, data), x, batch_size=at_once)
-    return jax.vmap(lambda x: target.constrain(x, data))(x)
+def _constrain(target: AbstractTarget, x: Float[Array, "draws dim"], batch: PyTree) -> PyTree:
+    if not target.has_locals:
+        return jax.vmap(target.constrain)(x)
+    # Locals are placed by their densities' curvature: so many at a time as memory allows.
+    at_once = max(1, _LOCALS_AT_ONCE // max(1, target.num_rows(batch) or 1))
+    return jax.lax.map(lambda x: target.constrain(x, batch), x, batch_size=at_once)
 
 
 @eqx.filter_jit
-def _parameters(target: Target, x: Float[Array, "draws dim"]) -> PyTree:
-    return jax.vmap(target.space.constrain)(x)
+def _parameters(target: AbstractTarget, x: Float[Array, "draws dim"]) -> PyTree:
+    return jax.vmap(as_target(target).parameters)(x)

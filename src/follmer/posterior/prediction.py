@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PyTree
-from tqdm.auto import tqdm
 
 from follmer.errors import InputError
 from follmer.targets import Predictive, Target
 from follmer.targets.predictive import as_rows
 from follmer.tools.checks import fraction, positive_int
+from follmer.tools.progress import Bar
 
 # Below this many rows at a time, several draws are evaluated together.
 _ROWS_AT_ONCE = 256
@@ -74,12 +74,14 @@ def as_question(target: Target, x: Any, y: Any, quantiles: Any, batch_size: Any)
     return Question(predictive, x, y, _levels(quantiles), likelihood.is_count, size)
 
 
-def answer(question: Question, thetas: PyTree, log_weights: Float[Array, " draws"]) -> Prediction:
+def answer(
+    question: Question, thetas: PyTree, log_weights: Float[Array, " draws"], *, progress: bool
+) -> Prediction:
     """The prediction from draws of the parameters and their normalised log weights."""
     num_rows = len(question.x)
     block = int(np.clip(question.batch_size // len(log_weights), 1, num_rows))
     parts = []
-    with tqdm(total=num_rows, desc="predicting", unit="row", delay=2, leave=False) as bar:
+    with Bar(num_rows, visible=progress, name="predicting", unit="row", late=True) as bar:
         for start in range(0, num_rows, block):
             # Blocks of one shape compile once: the last is filled up by its last row.
             chosen = np.minimum(np.arange(start, start + block), num_rows - 1)
@@ -89,7 +91,7 @@ def answer(question: Question, thetas: PyTree, log_weights: Float[Array, " draws
             kept = min(block, num_rows - start)
             part = _answer_at_once(rows, thetas, log_weights)
             parts.append(jax.tree.map(lambda values, n=kept: np.asarray(values)[:n], part))
-            bar.update(kept)
+            bar.advance(kept)
     whole = jax.tree.map(lambda *pieces: jnp.asarray(np.concatenate(pieces)), *parts)
     if whole.quantiles is None:
         return whole

@@ -1,6 +1,7 @@
 """What stands behind a posterior: draws simulated afresh, or stored ones."""
 
 import abc
+import hashlib
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -8,24 +9,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
-from tqdm.auto import tqdm
 
+from follmer.drifts import GaussianMixture
 from follmer.errors import InputError
-from follmer.judging.diagnostics import (
-    ChainDiagnostics,
-    Diagnostics,
-    Opinion,
-    diagnose,
-    diagnose_chains,
-)
 from follmer.mcmc.resampling import evenly
-from follmer.nsfs import NSFS
+from follmer.paths import Move
+from follmer.process import Process
+from follmer.targets import AbstractTarget
+from follmer.tools.keys import generator, key_rows
+from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
 # Draws made at once; bounds memory, does not change the draws.
 DRAWS_AT_ONCE = 256
 # Independent draws put in a DataTree where no number is given.
 DRAWS_EXPORTED = 1000
+
+# Draws in flat coordinates and their log weights.
+Weighted = tuple[Float[Array, "draws dim"], Float[Array, " draws"]]
 
 
 class AbstractSampler(eqx.Module):
@@ -35,27 +36,25 @@ class AbstractSampler(eqx.Module):
     weighs: eqx.AbstractClassVar[bool]  # whether draws carry exact importance weights
 
     @property
-    def draws_diagnosed(self) -> int:
+    def draws_judged(self) -> int:
         """Draws from which quality is judged where no number is given."""
         return 2048
 
+    def coordinates(self, target: AbstractTarget) -> AbstractTarget:
+        """The target in the coordinates of the draws."""
+        return target
+
     @abc.abstractmethod
     def sample(
-        self, count: int, key: PRNGKeyArray, num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+        self, count: int, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
+    ) -> Weighted:
         """Draws and log weights; equal ones where the sampler does not weigh."""
 
     @abc.abstractmethod
     def by_chain(
-        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, data: PyTree
+        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
     ) -> tuple[Float[Array, "chains draws dim"], Float[Array, "chains draws"]]:
         """About `count` draws in the order in which they were made."""
-
-    @abc.abstractmethod
-    def diagnose(
-        self, log_weights: Float[Array, " draws"], second: Opinion | None
-    ) -> Diagnostics | ChainDiagnostics:
-        """What the weights of a sample, or the stored chains, say of the draws' quality."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -72,59 +71,103 @@ class AbstractWeighted(AbstractSampler):
     weighs: ClassVar[bool] = True
 
     def by_chain(
-        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, data: PyTree
+        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
     ) -> tuple[Float[Array, "chains draws dim"], Float[Array, "chains draws"]]:
-        x, log_weights = self.sample(count or DRAWS_EXPORTED, key, num_steps, data)
+        x, log_weights = self.sample(count or DRAWS_EXPORTED, key, num_steps, progress=progress)
         return x[None], log_weights[None]
-
-    def diagnose(self, log_weights: Float[Array, " draws"], second: Opinion | None) -> Diagnostics:
-        return diagnose(log_weights, second)
 
 
 class AbstractSimulator(AbstractWeighted):
     """A sampler that simulates one weighted draw per key."""
 
     @abc.abstractmethod
-    def draw(
-        self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+    def draw(self, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
         """Draws and log weights; a pure function, compiled by `draw` below."""
 
+    @abc.abstractmethod
+    def log_weights_to(
+        self, ends: Float[Array, "draws dim"], keys: Key[Array, " draws"]
+    ) -> Float[Array, " draws"]:
+        """Log weights of paths to given ends; over draws of the target their mean is the EUBO."""
+
     def sample(
-        self, count: int, key: PRNGKeyArray, num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+        self, count: int, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
+    ) -> Weighted:
         # Chunks of one size, so that any number of draws compiles once.
         chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
-        keys = jax.random.split(key, -(-count // chunk) * chunk)
+        keys = key_rows(key, -(-count // chunk) * chunk)
         parts = []
-        with tqdm(total=count, desc="sampling", unit="draw", delay=2, leave=False) as bar:
+        with Bar(count, visible=progress, name="sampling", unit="draw", late=True) as bar:
             for start in range(0, count, chunk):
-                part = draw(self, keys[start : start + chunk], num_steps, data)
-                parts.append(jax.block_until_ready(part))
-                bar.update(min(chunk, count - start))
-        x, log_weights = (jnp.concatenate(columns)[:count] for columns in zip(*parts, strict=True))
-        return x, log_weights
+                parts.append(draw(self, keys[start : start + chunk], num_steps))
+                jax.block_until_ready(parts[-1])
+                bar.advance(min(chunk, count - start))
+        x, log_weights = (np.concatenate(columns)[:count] for columns in zip(*parts, strict=True))
+        return jnp.asarray(x), jnp.asarray(log_weights)
 
 
 class Flow(AbstractSimulator):
-    """A trained N-SFS: the algorithm and its drift's parameters."""
+    """A trained N-SFS: the process and its drift's parameters."""
 
-    algorithm: NSFS
+    process: Process
     parameters: PyTree
     kind: ClassVar[str] = "nsfs"
 
-    def draw(
-        self, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
-        return self.algorithm.simulate(self.parameters, keys, num_steps, data)
+    def coordinates(self, target: AbstractTarget) -> AbstractTarget:
+        return self.process.target
+
+    def draw(self, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
+        return self.process.simulate(self.parameters, keys, num_steps)
+
+    def log_weights_to(
+        self, ends: Float[Array, "draws dim"], keys: Key[Array, " draws"]
+    ) -> Float[Array, " draws"]:
+        return self.process.bridge_log_weights(self.parameters, ends, keys)
+
+    def move(self, t: Float[Array, ""], dt: Float[Array, ""], x: Float[Array, " dim"]) -> Move:
+        """The step from x at time t."""
+        return self.process.move(self.parameters, t, dt, x)
 
     def describe(self) -> dict[str, Any]:
-        return self.algorithm.describe()
+        """The process's options, and a digest of the parameters."""
+        digest = hashlib.sha256()
+        for array in to_arrays(self.parameters, "").values():
+            digest.update(array.tobytes())
+        return self.process.describe() | {"digest": digest.hexdigest()}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        reference = self.algorithm.reference
-        frozen = {} if reference is None else to_arrays(reference.parameters, "reference")
+        flow = getattr(self.process.base, "flow", None)
+        frozen = {} if flow is None else to_arrays(flow.parameters, "reference")
         return to_arrays(self.parameters, "parameter") | frozen
+
+
+class MixtureFlow(AbstractSimulator):
+    """The Föllmer process of a Gaussian mixture: its draws, weighed by the target."""
+
+    target: AbstractTarget
+    mixture: GaussianMixture
+    kind: ClassVar[str] = "mixture"
+
+    def coordinates(self, target: AbstractTarget) -> AbstractTarget:
+        return self.target
+
+    def draw(self, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
+        x = jax.vmap(self.mixture.draw)(keys)
+        return x, self.log_weights_to(x, keys)
+
+    def log_weights_to(
+        self, ends: Float[Array, "draws dim"], keys: Key[Array, " draws"]
+    ) -> Float[Array, " draws"]:
+        def one(x: Float[Array, " dim"]) -> Float[Array, ""]:
+            return self.target.log_density(x) - self.mixture.log_density(x)
+
+        return jax.vmap(one)(ends)
+
+    def describe(self) -> dict[str, Any]:
+        return {"components": len(self.mixture.means)}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return to_arrays(self.mixture, "mixture")
 
 
 class StoredDraws(AbstractSampler):
@@ -142,30 +185,25 @@ class StoredDraws(AbstractSampler):
     weighs: ClassVar[bool] = False
 
     def sample(
-        self, count: int, key: PRNGKeyArray, num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+        self, count: int, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
+    ) -> Weighted:
         self._refuse_steps(num_steps)
-        row_key, order_key = jax.random.split(key)
+        rng = generator(key, "rows")
         pooled = self.draws.reshape(-1, self.draws.shape[-1])
         # Shuffled, so that any part of a sample is as good as another.
-        rows = jax.random.permutation(order_key, evenly(row_key, len(pooled), count))
-        x = jnp.asarray(pooled[np.asarray(rows)])
+        rows = rng.permutation(evenly(rng, len(pooled), count))
+        x = jnp.asarray(pooled[rows])
         return x, jnp.zeros(count, x.dtype)
 
     def by_chain(
-        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, data: PyTree
+        self, count: int | None, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
     ) -> tuple[Float[Array, "chains draws dim"], Float[Array, "chains draws"]]:
         self._refuse_steps(num_steps)
         x = self.draws
         num_chains, length, _ = x.shape
         if count is not None and count < num_chains * length:
-            x = x[:, evenly(key, length, -(-count // num_chains))]
+            x = x[:, evenly(generator(key, "rows"), length, -(-count // num_chains))]
         return jnp.asarray(x), jnp.zeros(x.shape[:2], x.dtype)
-
-    def diagnose(
-        self, log_weights: Float[Array, " draws"], second: Opinion | None
-    ) -> ChainDiagnostics:
-        return diagnose_chains(self.draws, exact=self.exact, divergences=self.divergences)
 
     def describe(self) -> dict[str, Any]:
         return {"method": self.method, "exact": self.exact, "divergences": self.divergences}
@@ -182,8 +220,14 @@ class StoredDraws(AbstractSampler):
 
 
 @eqx.filter_jit
-def draw(
-    sampler: AbstractSimulator, keys: Key[Array, " draws"], num_steps: int | None, data: PyTree
-) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+def draw(sampler: AbstractSimulator, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
     """The sampler's draws, compiled once for each number of keys."""
-    return sampler.draw(keys, num_steps, data)
+    return sampler.draw(keys, num_steps)
+
+
+@eqx.filter_jit
+def log_weights_to(
+    sampler: Any, ends: Float[Array, "draws dim"], keys: Key[Array, " draws"]
+) -> Float[Array, " draws"]:
+    """`sampler.log_weights_to`, compiled once for each number of ends."""
+    return sampler.log_weights_to(ends, keys)

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
-from tqdm.auto import tqdm
 
-from follmer.judging.diagnostics import LocalOpinion, ess_fraction
-from follmer.nsfs import NSFS
 from follmer.paths import simulate
-from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractWeighted, Flow
-from follmer.targets import Rows, StructuredTarget, take
+from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractWeighted, Flow, Weighted
+from follmer.process import Process
+from follmer.targets import AbstractTarget, Rows, StructuredTarget, take
+from follmer.tools.keys import key_rows
+from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
 # Locals that are simulated together, of one draw and in all; bounds memory, changes no draw.
@@ -22,8 +22,6 @@ _ROWS_AT_ONCE, _LOCALS_AT_ONCE = 1024, 2**15
 _LOCALS_DIAGNOSED = 2**22
 # Of the locals that are judged one by one: data points, globals and paths beside each of them.
 _ROWS_JUDGED, _GLOBALS_JUDGED, _PATHS_JUDGED = 64, 16, 64
-# The share of data points that may be worse than what is said of them.
-_FEW = 0.05
 
 
 class _Chunk(NamedTuple):
@@ -41,18 +39,22 @@ class StructuredFlow(AbstractWeighted):
     are those that a sample of all would hold.
     """
 
-    algorithm: NSFS
+    process: Process
     parameters: PyTree
     kind: ClassVar[str] = "structured"
 
+    def coordinates(self, target: AbstractTarget) -> AbstractTarget:
+        return self.process.target
+
     @property
-    def draws_diagnosed(self) -> int:
+    def draws_judged(self) -> int:
         return int(np.clip(_LOCALS_DIAGNOSED // self._target.num_data, 64, 2048))
 
     def sample(
-        self, count: int, key: PRNGKeyArray, num_steps: int | None, data: PyTree
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
-        return self.sample_rows(count, key, num_steps, data, np.arange(data.features.shape[0]))
+        self, count: int, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
+    ) -> Weighted:
+        rows, places = self._target.chosen_rows(None, None)
+        return self.sample_rows(count, key, num_steps, rows, places, progress=progress)
 
     def sample_rows(
         self,
@@ -61,7 +63,9 @@ class StructuredFlow(AbstractWeighted):
         num_steps: int | None,
         rows: Rows,
         indices: Int[np.ndarray, " rows"],
-    ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+        *,
+        progress: bool,
+    ) -> Weighted:
         """Globals and the locals of the given data points, with the weights of both.
 
         `indices` are the data points' places: the target's own come first, others after them.
@@ -69,10 +73,10 @@ class StructuredFlow(AbstractWeighted):
         num_rows = len(indices)
         size = min(_ROWS_AT_ONCE, num_rows)
         draws = max(1, min(DRAWS_AT_ONCE, _LOCALS_AT_ONCE // max(size, 1), count))
-        keys = jax.random.split(key, -(-count // draws) * draws)
+        keys = key_rows(key, -(-count // draws) * draws)
         columns: list[np.ndarray] = []
         log_weights = np.zeros(count, self._target.dtype)
-        with tqdm(total=count, desc="sampling", unit="draw", delay=2, leave=False) as bar:
+        with Bar(count, visible=progress, name="sampling", unit="draw", late=True) as bar:
             for start in range(0, count, draws):
                 some, kept = keys[start : start + draws], min(draws, count - start)
                 parts = [simulate_globals(self, some, num_steps)]
@@ -84,19 +88,24 @@ class StructuredFlow(AbstractWeighted):
                 columns.append(x[:kept, : self._target.dim_with(rows)])
                 weights = np.sum([np.asarray(part[1]) for part in parts], axis=0)
                 log_weights[start : start + kept] = weights[:kept]
-                bar.update(kept)
+                bar.advance(kept)
         return jnp.asarray(np.concatenate(columns)), jnp.asarray(log_weights)
 
+    def log_weights_to(
+        self, ends: Float[Array, "draws dim"], keys: Key[Array, " draws"]
+    ) -> Float[Array, " draws"]:
+        """Log weights of paths to given ends, globals and all locals."""
+        return self.process.bridge_log_weights(self.parameters, ends, keys)
+
     def describe(self) -> dict[str, Any]:
-        return self.algorithm.describe()
+        return self.process.describe()
 
     def arrays(self) -> dict[str, np.ndarray]:
         return to_arrays(self.parameters, "parameter")
 
     @property
     def _target(self) -> StructuredTarget:
-        assert isinstance(self.algorithm.target, StructuredTarget)
-        return self.algorithm.target
+        return self.process.target  # type: ignore[return-value]
 
 
 def _chunks(rows: Rows, indices: Int[np.ndarray, " rows"], size: int) -> list[_Chunk]:
@@ -116,8 +125,8 @@ def simulate_globals(
     """Globals alone, and their part of the log weights."""
     target = flow._target
     none = take(target.data, np.zeros(0, int))
-    drift = flow.algorithm.assemble(flow.parameters, none, inference=True)
-    diffusion = flow.algorithm.diffusion(num_steps, none)._replace(weights=None)
+    drift = flow.process.drift_at(flow.parameters, none)
+    diffusion = flow.process.diffusion(num_steps, none)._replace(weights=None)
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
         path = simulate(drift, diffusion, diffusion.noise(jax.random.split(key)[0]))
@@ -133,10 +142,10 @@ def simulate_locals(
 ) -> tuple[Float[Array, "draws locals"], Float[Array, " draws"]]:
     """The locals of some data points beside the keys' own globals, and their log weights."""
     target = flow._target
-    drift = flow.algorithm.assemble(flow.parameters, chunk.rows, inference=True)
+    drift = flow.process.drift_at(flow.parameters, chunk.rows)
     own = jnp.zeros(target.global_dim, target.dtype)
     counts = jnp.repeat(chunk.counts.astype(target.dtype), target.local_dim)
-    diffusion = flow.algorithm.diffusion(num_steps, chunk.rows)
+    diffusion = flow.process.diffusion(num_steps, chunk.rows)
     diffusion = diffusion._replace(weights=jnp.concatenate([own, counts]))
     of_globals = diffusion._replace(dim=target.global_dim)
     of_local = diffusion._replace(dim=target.local_dim)
@@ -157,15 +166,14 @@ def simulate_locals(
     return jax.vmap(one)(keys)
 
 
-def local_opinion(flow: StructuredFlow, key: PRNGKeyArray) -> LocalOpinion:
-    """Judge some locals one by one, by the weights of many paths beside one path of the globals."""
+def single_local_log_weights(
+    flow: StructuredFlow, key: PRNGKeyArray
+) -> Float[np.ndarray, "rows paths globals"]:
+    """Log weights of some data points' locals, each alone: many paths beside one of the globals."""
     target = flow._target
     places = np.unique(np.linspace(0, target.num_data - 1, _ROWS_JUDGED).astype(int))
-    log_weights = _weigh_singly(
-        flow, jax.random.split(key, _GLOBALS_JUDGED), take(target.data, places)
-    )
-    shares = np.apply_along_axis(ess_fraction, 1, np.asarray(log_weights, float))
-    return LocalOpinion(float(np.quantile(shares.mean(axis=1), _FEW)), len(places))
+    keys = key_rows(key, _GLOBALS_JUDGED)
+    return np.asarray(_weigh_singly(flow, keys, take(target.data, places)), float)
 
 
 @eqx.filter_jit
@@ -183,7 +191,7 @@ def _weigh_singly(
     return jax.lax.map(of_row, rows)
 
 
-def flow_of(algorithm: NSFS, parameters: PyTree) -> Flow | StructuredFlow:
-    """The sampler that a trained algorithm makes."""
-    structured = isinstance(algorithm.target, StructuredTarget)
-    return (StructuredFlow if structured else Flow)(algorithm, parameters)
+def flow_of(process: Process, parameters: PyTree) -> Flow | StructuredFlow:
+    """The sampler that a trained process makes."""
+    kind = StructuredFlow if process.target.has_locals else Flow
+    return kind(process, parameters)

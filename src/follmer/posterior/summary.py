@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from follmer.judging.diagnostics import (
+from follmer.judging import (
+    AnyAudit,
     ChainDiagnostics,
     Diagnostics,
-    LocalOpinion,
-    Opinion,
+    Judgement,
+    LocalAudit,
     pareto_smooth,
-    verdict,
 )
 from follmer.nsfs import Draws
 from follmer.targets.space import named_leaves
@@ -19,27 +19,27 @@ _MAX_ROWS = 20
 def summarise(
     draws: Draws,
     found: Diagnostics | ChainDiagnostics,
+    judged: Judgement,
     notes: tuple[str, ...],
-    second: Opinion | None = None,
+    audit: AnyAudit | None,
 ) -> str:
     """Weighted means and sds, then the diagnostics, then what to do."""
     weights = np.exp(pareto_smooth(draws.log_weights)[0])
-    judged = verdict(found, second)
     lines = [*_moments(draws, weights), ""]
     if isinstance(found, ChainDiagnostics):
         lines += _of_chains(found)
     else:
-        lines += _of_weights(found, second, weights.size)
+        lines += _of_weights(found, audit, weights.size)
     lines += [f"note: {note}" for note in notes]
     lines += ["", f"Verdict: {judged.name}. {judged.advice[0].upper()}{judged.advice[1:]}."]
     return "\n".join(lines)
 
 
-def _of_weights(found: Diagnostics, second: Opinion | None, count: int) -> list[str]:
+def _of_weights(found: Diagnostics, audit: AnyAudit | None, count: int) -> list[str]:
     return [
         f"{'ELBO':<10}{found.elbo:>12.4f}   lower bound on ln Z",
         f"{'ln Z':<10}{found.log_evidence:>12.4f}   ± {found.log_evidence_se:.4f}",
-        *_heard(second),
+        *_of_audit(audit),
         f"{'ESS':<10}{found.ess_fraction:>12.1%}   of {count} draws",
         f"{'Pareto k':<10}{found.khat:>12.2f}   weights are sound below 0.7",
     ]
@@ -56,13 +56,13 @@ def _of_chains(found: ChainDiagnostics) -> list[str]:
     ]
 
 
-def _heard(second: Opinion | None) -> list[str]:
-    if second is None:
+def _of_audit(audit: AnyAudit | None) -> list[str]:
+    if audit is None:
         return []
-    if isinstance(second, LocalOpinion):
-        share, rows = second.ess_fraction, second.num_rows
+    if isinstance(audit, LocalAudit):
+        share, rows = audit.ess_fraction, audit.num_rows
         return [f"{'local ESS':<10}{share:>12.1%}   or more for 19 in 20 of {rows} locals alone"]
-    return [f"{'EUBO':<10}{second.eubo:>12.4f}   upper bound on ln Z, from draws moved by MCMC"]
+    return [f"{'EUBO':<10}{audit.eubo:>12.4f}   upper bound on ln Z, from draws of Markov chains"]
 
 
 def _moments(draws: Draws, weights: np.ndarray) -> list[str]:

@@ -8,11 +8,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 
-def dense_cost(dim: int) -> float:
-    """Operations that a dense map adds to a gradient: two products with its matrix."""
-    return 4.0 * dim**2
-
-
 class Affine(eqx.Module):
     """A mean and a square root of a covariance: a diagonal, times stretches along a few axes.
 
@@ -33,6 +28,24 @@ class Affine(eqx.Module):
         """z of x."""
         return self._stretched((x - self.mean) / self.scale, 1.0 / self.stretch)
 
+    def rows(self, z: np.ndarray) -> Float[np.ndarray, "rows dim"]:
+        """x of every row of z, on the host in double precision."""
+        return self._on_host(z, inverse=False)
+
+    def inverse_rows(self, x: np.ndarray) -> Float[np.ndarray, "rows dim"]:
+        """z of every row of x, on the host in double precision."""
+        return self._on_host(x, inverse=True)
+
+    def _on_host(self, rows: np.ndarray, *, inverse: bool) -> np.ndarray:
+        mean, scale, basis, stretch = (
+            np.asarray(part, float) for part in (self.mean, self.scale, self.basis, self.stretch)
+        )
+        z = np.asarray(rows, float)
+        if inverse:
+            z, stretch = (z - mean) / scale, 1.0 / stretch
+        z = z + ((z @ basis) * (stretch - 1.0)) @ basis.T
+        return z if inverse else mean + scale * z
+
     @property
     def matrix(self) -> Float[Array, "dim dim"]:
         """That of the map: x = mean + matrix z."""
@@ -42,6 +55,11 @@ class Affine(eqx.Module):
     @property
     def log_det(self) -> Float[Array, ""]:
         return jnp.sum(jnp.log(self.scale)) + jnp.sum(jnp.log(self.stretch))
+
+    @property
+    def cost(self) -> float:
+        """Operations that the map adds to a gradient: two products with its basis, both ways."""
+        return 8.0 * self.basis.size
 
     def _stretched(self, z: Float[Array, " dim"], stretch: Array) -> Float[Array, " dim"]:
         if self.basis.shape[1] == 0:
@@ -68,3 +86,9 @@ def from_covariance(mean: Any, covariance: Any, dtype: Any) -> Affine:
     # Rounding may leave eigenvalues of a singular correlation at or below zero.
     stretch = np.sqrt(np.maximum(values, values[-1] * len(values) * np.finfo(float).eps))
     return Affine(*(jnp.asarray(part, dtype) for part in (mean, scale, basis, stretch)))
+
+
+def from_factor(mean: Any, factor: Any, dtype: Any) -> Affine:
+    """The map that sends N(0, I) to N(mean, factor factorᵀ)."""
+    factor = np.asarray(factor, float)
+    return from_covariance(mean, factor @ factor.T, dtype)

@@ -1,19 +1,18 @@
 """Observed data: a pytree of arrays with a common leading axis."""
 
-import math
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
-from tqdm.auto import tqdm
 
 from follmer.errors import InputError
-from follmer.targets.space import leaf_name
+from follmer.targets.space import leaf_name, named_leaves
 from follmer.tools.checks import positive_int
+from follmer.tools.progress import Bar
 
 
 def as_data(data: PyTree) -> tuple[PyTree, int]:
@@ -61,6 +60,32 @@ def _leading_axis(name: str, value: Any) -> int:
             hint="close over the constant in log_likelihood instead",
         )
     return int(value.shape[0])
+
+
+def check_rows_alike(old: PyTree, new: PyTree) -> None:
+    """An error unless the rows of both data have the same arrays, shapes and types."""
+    wanted, found = row_shapes(old), row_shapes(new)
+    if wanted != found:
+        raise InputError(
+            f"the new rows are {found}; those of the target are {wanted}.",
+            cause="columns are missing, added, of another type or in another tree than in `data`",
+            hint="the same arrays as `data`, each with one row per new data point",
+        )
+
+
+def row_shapes(data: PyTree) -> str:
+    """What one row of the data looks like, in words."""
+    return ", ".join(
+        f"{name}: {leaf.dtype}{list(leaf.shape[1:])}" for name, leaf in named_leaves(data)
+    )
+
+
+def data_digest(data: PyTree) -> str:
+    """A fingerprint of the data's numbers, kept in saved files."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(data):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
 
 
 def take(data: PyTree, indices: Int[Array | np.ndarray, " batch"]) -> PyTree:
@@ -123,38 +148,26 @@ def sum_over_rows(
 
 
 def in_chunks(
-    function: Callable[[PyTree], PyTree], data: PyTree, rows_at_once: int, words: str
+    function: Callable[[PyTree], PyTree],
+    data: PyTree,
+    rows_at_once: int,
+    words: str,
+    *,
+    progress: bool = True,
 ) -> PyTree:
     """function(rows) for all rows, so many at a time; compiled once, with a bar where it takes."""
     num_rows = jax.tree.leaves(data)[0].shape[0]
     size = min(rows_at_once, num_rows)
     parts = []
-    with tqdm(total=num_rows, desc=words, unit="row", delay=2, leave=False) as bar:
+    with Bar(num_rows, visible=progress, name=words, unit="row", late=True) as bar:
         for start in range(0, num_rows, size):
             # The last rows may be computed twice, so that all chunks have one size.
             first = min(start, num_rows - size)
             part = function(jax.tree.map(lambda array, i=first: array[i : i + size], data))
             kept = jax.tree.map(lambda array, i=start - first: np.asarray(array)[i:], part)
             parts.append(kept)
-            bar.update(min(size, num_rows - start))
+            bar.advance(min(size, num_rows - start))
     return jax.tree.map(lambda *pieces: jnp.concatenate(pieces), *parts)
-
-
-def working_bytes(function: Callable[..., Any], *arguments: PyTree) -> int:
-    """The size of everything that a function computes on its way, as if nothing were freed."""
-    return _size_of(jax.make_jaxpr(function)(*arguments).jaxpr)
-
-
-def _size_of(jaxpr: Jaxpr) -> int:
-    size = 0
-    for equation in jaxpr.eqns:
-        parts = jax.tree.leaves(list(equation.params.values()))
-        inner = [part.jaxpr if isinstance(part, ClosedJaxpr) else part for part in parts]
-        inner = [part for part in inner if isinstance(part, Jaxpr)]
-        shapes: list[Any] = [out.aval for out in equation.outvars]
-        own = sum(math.prod(shape.shape) * shape.dtype.itemsize for shape in shapes)
-        size += sum(map(_size_of, inner)) if inner else own
-    return size
 
 
 def first_place(bad: np.ndarray) -> str:

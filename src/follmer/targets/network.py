@@ -55,29 +55,72 @@ def from_network(
         raise InputError(f"data is {type(data).__name__}, not a pair.", hint="data=(x, y)")
     dtype = jnp.result_type(*jax.tree.leaves(network.parameters))
     x, y = (as_rows(name, values, dtype) for name, values in zip("xy", data, strict=True))
-    noise = _inferred_noise(likelihood)
     predictive, like = _predictive(network, likelihood, x.shape[1:])
     if len(x) == len(y) > 0:  # else Target says what is wrong
         y = likelihood.observed(y, predictive.outputs_shape(like, x))
         _check_classes(likelihood, y)
-
-    def log_prior(theta: PyTree) -> Float[Array, ""]:
-        if noise is None:
-            return prior(theta)
-        return prior(theta["net"]) + noise.log_prior(theta["noise_sd"])
-
-    def log_likelihood(theta: PyTree, batch: PyTree) -> Float[Array, " rows"]:
-        outputs = predictive.outputs(theta, batch["x"])
-        return predictive.likelihood_at(theta).log_prob(outputs, batch["y"])
-
+    noise = _inferred_noise(likelihood)
     return Target(
         like=like,
         constraints=None if noise is None else _positive_noise(),
-        log_prior=log_prior,
-        log_likelihood=log_likelihood,
+        log_prior=_LogPrior(prior, noise),
+        log_likelihood=_LogLikelihood(predictive),
         data={"x": x, "y": y},
         predictive=predictive,
     )
+
+
+# Modules instead of closures: two targets made of equal networks share what is compiled.
+class _LogPrior(eqx.Module):
+    prior: Prior
+    noise: Normal | None
+
+    def __call__(self, theta: PyTree) -> Float[Array, ""]:
+        if self.noise is None:
+            return self.prior(theta)
+        return self.prior(theta["net"]) + self.noise.log_prior(theta["noise_sd"])
+
+
+class _LogLikelihood(eqx.Module):
+    predictive: Predictive
+
+    def __call__(self, theta: PyTree, batch: PyTree) -> Float[Array, " rows"]:
+        outputs = self.predictive.outputs(theta, batch["x"])
+        return self.predictive.likelihood_at(theta).log_prob(outputs, batch["y"])
+
+
+class _EquinoxApply(eqx.Module):
+    rest: PyTree  # of the network, beside its parameters
+
+    def __call__(self, params: PyTree, x: Array) -> Array:
+        return jax.vmap(eqx.combine(params, self.rest))(x)
+
+
+class _NNXApply(eqx.Module):
+    definition: Any = eqx.field(static=True)
+    rest: PyTree
+
+    def __call__(self, params: PyTree, x: Array) -> Array:
+        from flax import nnx
+
+        module = nnx.merge(self.definition, params, *self.rest)
+        module.eval()
+        return module(x)
+
+
+class _Outputs(eqx.Module):
+    apply: Callable[[PyTree, Array], Array]
+    beside_noise: bool = eqx.field(static=True)
+
+    def __call__(self, theta: PyTree, x: Array) -> Array:
+        values = self.apply(theta["net"] if self.beside_noise else theta, x)
+        # One column is one number per row, as y has it.
+        return values[:, 0] if getattr(values, "shape", ())[1:] == (1,) else values
+
+
+class _NormalNoise(eqx.Module):
+    def __call__(self, theta: PyTree) -> Normal:
+        return Normal(theta["noise_sd"])
 
 
 class _Network(NamedTuple):
@@ -109,44 +152,27 @@ def _network(net: Any, params: PyTree) -> _Network:
 
 def _equinox(net: eqx.Module) -> _Network:
     parameters, rest = eqx.partition(eqx.nn.inference_mode(net), eqx.is_inexact_array)
-    return _Network(parameters, lambda params, x: jax.vmap(eqx.combine(params, rest))(x))
+    return _Network(parameters, _EquinoxApply(rest))
 
 
 def _nnx(net: Any) -> _Network:
     from flax import nnx
 
     definition, parameters, *rest = nnx.split(net, nnx.Param, ...)
-
-    def apply(params: PyTree, x: Array) -> Array:
-        module = nnx.merge(definition, params, *rest)
-        module.eval()
-        return module(x)
-
-    return _Network(parameters, apply)
+    return _Network(parameters, _NNXApply(definition, rest))
 
 
 def _predictive(
     network: _Network, likelihood: AbstractLikelihood, row_shape: tuple[int, ...]
 ) -> tuple[Predictive, PyTree]:
     """The predictive and the tree of its parameters, noise included."""
-
-    def outputs(params: PyTree, x: Array) -> Array:
-        values = network.apply(params, x)
-        # One column is one number per row, as y has it.
-        return values[:, 0] if getattr(values, "shape", ())[1:] == (1,) else values
-
     if _inferred_noise(likelihood) is None:
+        outputs = _Outputs(network.apply, beside_noise=False)
         return Predictive(outputs, likelihood, row_shape), network.parameters
     dtype = jnp.result_type(*jax.tree.leaves(network.parameters))
     like = {"net": network.parameters, "noise_sd": jnp.ones((), dtype)}
-    return (
-        Predictive(
-            lambda theta, x: outputs(theta["net"], x),
-            lambda theta: Normal(theta["noise_sd"]),
-            row_shape,
-        ),
-        like,
-    )
+    outputs = _Outputs(network.apply, beside_noise=True)
+    return Predictive(outputs, _NormalNoise(), row_shape), like
 
 
 def _inferred_noise(likelihood: AbstractLikelihood) -> Normal | None:

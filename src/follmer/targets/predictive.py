@@ -26,7 +26,7 @@ class Predictive(eqx.Module):
 
     outputs: Callable[[PyTree, Array], Array]
     likelihood: AbstractLikelihood | Callable[[PyTree], AbstractLikelihood]
-    row_shape: tuple[int, ...] | None = None
+    row_shape: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     def likelihood_at(self, theta: PyTree) -> AbstractLikelihood:
         """The likelihood, given parameters."""

@@ -1,19 +1,17 @@
 """The pre-flight: is the density finite, with a finite gradient, where training will start?"""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from follmer.errors import NonFiniteError
+from follmer.targets.abstract import AbstractTarget
+from follmer.targets.density import Density
 from follmer.targets.space import named_leaves
 from follmer.tools.checks import fraction, positive_float, positive_int
-from follmer.tools.host import normals
-
-if TYPE_CHECKING:
-    from follmer.targets.target import Target
+from follmer.tools.keys import normals
 
 
 class CheckReport(NamedTuple):
@@ -26,29 +24,26 @@ class CheckReport(NamedTuple):
 
 
 def preflight(
-    target: "Target", key: PRNGKeyArray, num_draws: int, scale: float, tolerated: float
+    target: AbstractTarget, key: PRNGKeyArray, num_draws: int, scale: float, tolerated: float
 ) -> CheckReport:
     """Raise NonFiniteError unless density and gradient are finite at draws of N(0, scale² I)."""
     num_draws = positive_int("num_draws", num_draws)
     scale = positive_float("scale", scale)
     most = fraction("tolerated", tolerated) * num_draws
-    xs = jnp.asarray(scale * normals(key, (num_draws, target.dim), target.dtype))
-
-    @jax.jit
-    def evaluate(xs: Array, data: Any) -> tuple[Array, Array]:
-        return jax.vmap(jax.value_and_grad(lambda x: target.log_density(x, data)))(xs)
-
-    values, gradients = map(np.asarray, evaluate(xs, target.data))
+    xs = scale * normals(key, "check", (num_draws, target.dim), target.dtype)
+    density = Density(target)
+    values, gradients = density(xs)
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size > most:
         good = np.flatnonzero(np.isfinite(values))
-        sound = xs[good[0]] if good.size else jnp.zeros_like(xs[0])
-        leaf = _offending_leaf(target, xs[bad[0]], sound)
+        sound = xs[good[0]] if good.size else np.zeros_like(xs[0])
+        leaf = _offending_leaf(density, xs[bad[0]], sound)
         raise NonFiniteError(
             f"the log density is not finite at {bad.size} of {num_draws} starting draws; first: "
             f"{float(values[bad[0]])} at {_show(target, xs[bad[0]])}"
             + (f", because of leaf {leaf}." if leaf else "."),
-            cause="the draw lies outside the density's support, or a term overflows there",
+            cause=_missing_values(target.data)
+            or "the draw lies outside the density's support, or a term overflows there",
             hint="constraints={...} for parameters that are bounded; 64-bit floats; other units",
         )
     finite = np.isfinite(gradients)
@@ -67,20 +62,34 @@ def preflight(
     return CheckReport(num_draws, float(values.min()), float(values.max()), float(norms.max()))
 
 
+def _missing_values(data: PyTree) -> str:
+    """Which arrays of the data hold values that are not finite, and in which rows."""
+    found = []
+    for name, leaf in named_leaves(data):
+        values = np.asarray(leaf)
+        bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+        if bad.any():
+            rows = ", ".join(map(str, np.flatnonzero(bad)[:5]))
+            more = f" and {bad.sum() - 5} more" if bad.sum() > 5 else ""
+            found.append(f"{name} in `data` is not finite in row {rows}{more}")
+    return "; ".join(found)
+
+
 def _offending_leaf(
-    target: "Target", x: Float[Array, " dim"], sound: Float[Array, " dim"]
+    density: Density, x: Float[np.ndarray, " dim"], sound: Float[np.ndarray, " dim"]
 ) -> str | None:
     """The leaf that makes the density finite again when taken from a sound draw."""
-    for leaf in target.space.leaves:
-        mended = x.at[leaf.start : leaf.stop].set(sound[leaf.start : leaf.stop])
-        if np.isfinite(target.log_density(mended)):
+    for leaf in density.target.space.leaves:
+        mended = x.copy()
+        mended[leaf.start : leaf.stop] = sound[leaf.start : leaf.stop]
+        if np.isfinite(density.values(mended[None])[0]):
             return leaf.name
     return None
 
 
-def _show(target: "Target", x: Float[Array, " dim"]) -> str:
+def _show(target: AbstractTarget, x: Float[np.ndarray, " dim"]) -> str:
     shown = [
         f"{name}={np.array2string(np.asarray(jnp.ravel(value)), precision=4, threshold=6)}"
-        for name, value in named_leaves(target.constrain(x))
+        for name, value in named_leaves(target.constrain(jnp.asarray(x)))
     ]
     return ", ".join(shown[:4])

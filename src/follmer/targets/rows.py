@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.targets.local import Frame
-from follmer.targets.space import named_leaves
 
 
 class Tangent(NamedTuple):
@@ -32,11 +31,6 @@ class Rows(NamedTuple):
 
 def num_rows(rows: Rows) -> int:
     return rows.features.shape[0]
-
-
-def row_shapes(data: PyTree) -> str:
-    """What one row of the data looks like, in words."""
-    return ", ".join(f"{name}{list(leaf.shape[1:])}" for name, leaf in named_leaves(data))
 
 
 def flat_rows(data: PyTree, dtype: Any) -> Float[Array, "rows features"]:

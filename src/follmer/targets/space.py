@@ -1,35 +1,39 @@
 """The unconstrained, flat coordinates of a pytree of (constrained) parameters."""
 
-import copy
-from typing import Any, NamedTuple
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.errors import InputError, closest
-from follmer.targets.affine import Affine
+from follmer.tools.modules import ByIdentity
 
 
-class Leaf(NamedTuple):
+class Leaf(eqx.Module):
     """One array of the parameter tree and the slice of flat coordinates that makes it."""
 
-    name: str
-    shape: tuple[int, ...]
-    free_shape: tuple[int, ...]
-    start: int
-    stop: int
+    name: str = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+    free_shape: tuple[int, ...] = eqx.field(static=True)
+    start: int = eqx.field(static=True)
+    stop: int = eqx.field(static=True)
     transform: Any  # a NumPyro transform from free to constrained values; None for the real line
 
 
-class Space:
+class Space(ByIdentity):
     """Maps flat vectors x in R^dim to parameter trees and back, Jacobian included."""
 
+    leaves: tuple[Leaf, ...]
+    dim: int = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True)
+    _treedef: Any = eqx.field(static=True)
+
     def __init__(self, like: PyTree, constraints: PyTree = None):
-        self.affine: Affine | None = None
         paths, treedef = jax.tree_util.tree_flatten_with_path(like)
-        self._treedef: Any = treedef
+        self._treedef = treedef
         if not paths:
             raise InputError(
                 "`like` has no leaves, so there is nothing to sample.",
@@ -38,36 +42,17 @@ class Space:
         names = [leaf_name(path) for path, _ in paths]
         self.dtype = _common_dtype(names, [leaf for _, leaf in paths])
         transforms = _transforms(like, constraints)
-        self.leaves: list[Leaf] = []
+        leaves: list[Leaf] = []
         start = 0
         for name, (_, value), transform in zip(names, paths, transforms, strict=True):
             shape = tuple(jnp.shape(value))
             free_shape = shape if transform is None else _free_shape(name, shape, transform)
             stop = start + int(np.prod(free_shape))
-            self.leaves.append(Leaf(name, shape, free_shape, start, stop, transform))
+            leaves.append(Leaf(name, shape, free_shape, start, stop, transform))
             start = stop
-        self.dim = start
+        self.leaves, self.dim = tuple(leaves), start
         if self.dim == 0:
             raise InputError("`like` holds arrays without elements, so there is nothing to sample.")
-
-    def whitened(self, affine: Affine) -> "Space":
-        """The same parameters in coordinates z, x = affine(z)."""
-        if self.affine is not None:
-            raise InputError(
-                "the target is whitened already.",
-                cause="the target of a fitted posterior, or of `whitened`, was passed on",
-                hint="the target itself, or precondition='identity'",
-            )
-        space = copy.copy(self)
-        space.affine = affine
-        return space
-
-    @property
-    def unwhitened(self) -> "Space":
-        """The same parameters in the coordinates that they had before any affine map."""
-        space = copy.copy(self)
-        space.affine = None
-        return space
 
     def constrain(self, x: Float[Array, " dim"]) -> PyTree:
         """The parameter tree at flat coordinates x."""
@@ -76,8 +61,6 @@ class Space:
     def constrain_with_log_det(self, x: Float[Array, " dim"]) -> tuple[PyTree, Float[Array, ""]]:
         """The parameter tree at x and ln |det| of the map's Jacobian."""
         values, log_det = [], jnp.zeros((), self.dtype)
-        if self.affine is not None:
-            x, log_det = self.affine(x), self.affine.log_det
         for leaf in self.leaves:
             free = x[leaf.start : leaf.stop].reshape(leaf.free_shape)
             if leaf.transform is None:
@@ -103,8 +86,7 @@ class Space:
                     f"leaf {leaf.name} has shape {value.shape}; `like` says {leaf.shape}."
                 )
             flat.append(jnp.ravel(value if leaf.transform is None else leaf.transform.inv(value)))
-        x = jnp.concatenate(flat).astype(self.dtype)
-        return x if self.affine is None else self.affine.inverse(x)
+        return jnp.concatenate(flat).astype(self.dtype)
 
     def spread(self, what: str, prefix: PyTree) -> list[Any]:
         """One value per leaf, from a tree in which a value may stand for a whole branch."""
@@ -117,6 +99,11 @@ class Space:
                 hint=f"one value for each of the leaves {', '.join(names)}, or one for all",
             ) from None
         return jax.tree.leaves(spread)
+
+    def like(self) -> PyTree:
+        """A parameter tree of zeros."""
+        zeros = [jnp.zeros(leaf.shape, self.dtype) for leaf in self.leaves]
+        return jax.tree.unflatten(self._treedef, zeros)
 
     def leaf_of(self, coordinate: int) -> Leaf:
         """The leaf that a flat coordinate belongs to."""

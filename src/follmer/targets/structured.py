@@ -1,46 +1,43 @@
 """Models with global variables Φ and one local variable θ_i per data point, θ_i ⫫ θ_j | Φ."""
 
-import copy
 import functools
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError, options_checked
+from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
-from follmer.targets.data import as_data, in_chunks, take
+from follmer.targets.data import as_data, check_rows_alike, in_chunks, take
 from follmer.targets.local import Frame, LocalLogDensity, Placement, follow, local_frame
 from follmer.targets.preflight import CheckReport
-from follmer.targets.rows import Rows, Tangent, flat_rows, num_rows, row_shapes, standardisation
+from follmer.targets.rows import Rows, Tangent, flat_rows, num_rows, standardisation
 from follmer.targets.space import Space, named_leaves
-from follmer.targets.target import Target, result_shape
+from follmer.targets.target import Target, checked_result
 from follmer.tools.checks import as_key
+from follmer.tools.modules import replaced
 
 # Locals whose frames are found, or density is checked, at once.
 _ROWS_AT_ONCE, _ROWS_CHECKED = 1024, 32
 
 
-class StructuredSpace:
+class StructuredSpace(eqx.Module):
     """The coordinates of globals and of any number of locals."""
 
-    def __init__(self, shared: Space, local: Space):
-        self.shared = shared
-        self.local = local
-
-    @property
-    def affine(self) -> Affine | None:
-        return self.shared.affine
+    shared: Space
+    local: Space
 
     def describe(self) -> dict[str, Any]:
         """A JSON-able fingerprint, kept in saved files; the number of locals is not part of it."""
         return {"global": self.shared.describe(), "local": self.local.describe()}
 
 
-class StructuredTarget:
+class StructuredTarget(AbstractTarget):
     """A joint density p(Φ) Π_i p(θ_i|Φ) p(x_i|θ_i,Φ) over globals Φ and locals θ_1 … θ_N.
 
     All functions are written for one local and one data point; batches, the N/B scaling and the
@@ -56,6 +53,18 @@ class StructuredTarget:
     - `like_global`, `like_local`: pytrees of floating arrays of the shapes of Φ and of one θ_i.
     - `constraints`: {"global": …, "local": …}, each as for `Target`; either may be left out.
     """
+
+    space: StructuredSpace
+    data: Rows
+    num_data: int = eqx.field(static=True)
+    affine: Affine | None  # of the globals; with one, locals are placed by frames of their own
+    gradient_cost: float = eqx.field(static=True)
+    log_prior_global: Callable[[PyTree], Float[Array, ""]]
+    log_prior_local: Callable[[PyTree, PyTree], Float[Array, ""]]
+    log_likelihood: Callable[[PyTree, PyTree, PyTree], Float[Array, ""]]
+    _constraints: dict[str, PyTree]
+    _standard: tuple[Array, Array]  # mean and scale of the features
+    _tangent_sum: Tangent | None
 
     @options_checked
     def __init__(
@@ -73,7 +82,6 @@ class StructuredTarget:
         self.log_prior_global = log_prior_global
         self.log_prior_local = log_prior_local
         self.log_likelihood = log_likelihood
-        self._like = {"global": like_global, "local": like_local}
         self._constraints = constraints
         self.space = StructuredSpace(
             Space(like_global, constraints.get("global")),
@@ -84,21 +92,11 @@ class StructuredTarget:
                 f"like_global is {self.space.shared.dtype}, like_local {self.space.local.dtype}.",
                 hint="one floating precision for both",
             )
-        # Compiled once, here for whatever is whitened later.
-        self._locate = jax.jit(
-            jax.vmap(
-                functools.partial(local_frame, self.free_log_densities()[0], self.local_dim),
-                (None, 0),
-            )
-        )
-        self._touch = jax.jit(jax.vmap(self._tangent, (None, 0, 0)))
+        self.affine = self._tangent_sum = None
         points, self.num_data = as_data(data)
-        self.rows_at_once = self.num_data
-        self.predictive = None
         self._standard = standardisation(points, self.dtype)
-        self._tangent_sum: Tangent | None = None
-        self.data: Rows = self.rows(points)
-        self._check_shapes()
+        self.data = self.rows(points)
+        self.gradient_cost = self._checked_cost()
 
     @property
     def global_dim(self) -> int:
@@ -121,6 +119,15 @@ class StructuredTarget:
     def dtype(self) -> jnp.dtype:
         return self.space.shared.dtype
 
+    @property
+    def layout(self) -> Layout:
+        # Whitened, N data points know the globals √N times better than one does.
+        unit = 1.0 if self.affine is None else float(np.sqrt(self.num_data))
+        return Layout(self.global_dim, self.local_dim, self.num_features, unit)
+
+    def features(self, batch: Rows | None) -> Float[Array, "rows features"]:
+        return (self.data if batch is None else batch).features
+
     def dim_with(self, batch: Rows | None) -> int:
         """The coordinates of the globals and of a batch's locals."""
         return self.global_dim + self.local_dim * num_rows(self.data if batch is None else batch)
@@ -140,25 +147,30 @@ class StructuredTarget:
         """
         if affine is None:
             return self
-        target = copy.copy(self)
-        target.space = StructuredSpace(self.space.shared.whitened(affine), self.space.local)
-        target.data = target.rows(self.data.data)
-        assert target.data.tangents is not None
-        target._tangent_sum = jax.tree.map(
-            lambda column: jnp.sum(column, axis=0), target.data.tangents
-        )
-        return target
+        target = replaced(self, affine=affine)
+        rows = target.rows(self.data.data)
+        total = jax.tree.map(lambda column: jnp.sum(column, axis=0), rows.tangents)
+        return replaced(target, data=rows, _tangent_sum=total)
+
+    def with_data(self, data: PyTree) -> "StructuredTarget":
+        """The same model of other data points, in its own coordinates."""
+        data, num_data = as_data(data)
+        check_rows_alike(self.data.data, data)
+        cost = self.gradient_cost * num_data / self.num_data
+        plain = replaced(self, affine=None, _tangent_sum=None, num_data=num_data)
+        plain = replaced(plain, _standard=standardisation(data, self.dtype), gradient_cost=cost)
+        return replaced(plain, data=plain.rows(data)).whitened(self.affine)
 
     def rows(self, data: PyTree) -> Rows:
         """Data points as `simulate` needs them; new ones must look like the target's own."""
         mean, scale = self._standard
         features = (flat_rows(data, self.dtype) - mean) / scale
-        if self.space.affine is None:
+        if self.affine is None:
             return Rows(data, features)
-        centre = self.space.affine.mean
+        centre = self.affine.mean
         frames = self.frames(centre, data)
         tangents = in_chunks(
-            lambda part: self._touch(centre, *part),
+            lambda part: _tangents(self, centre, *part),
             (frames, data),
             _ROWS_AT_ONCE,
             "weighing data points",
@@ -167,19 +179,13 @@ class StructuredTarget:
 
     def frames(self, centre: Float[Array, " global"], data: PyTree) -> Frame:
         """Where the locals of data points lie for one value of the globals' free coordinates."""
-        locate = functools.partial(self._locate, centre)
+        locate = functools.partial(_locate, self, centre)
         return in_chunks(locate, data, _ROWS_AT_ONCE, "locating locals")
 
     def _new_rows(self, data: PyTree) -> Rows:
         """Checked data points that were not trained on."""
         data, _ = as_data(data)
-        wanted, found = (row_shapes(one) for one in (self.data.data, data))
-        if wanted != found:
-            raise InputError(
-                f"the new data points are {found}; those of the target are {wanted}.",
-                cause="columns are missing, added or in another tree than in `data`",
-                hint="the same arrays as `data`, each with one row per new data point",
-            )
+        check_rows_alike(self.data.data, data)
         return self.rows(data)
 
     def chosen_rows(self, rows: Any, data: PyTree) -> tuple[Rows, Int[np.ndarray, " rows"]]:
@@ -215,22 +221,21 @@ class StructuredTarget:
         terms = self.local_log_densities(x, batch)
         value = self.global_log_density(x)
         if batch.tangents is not None and num_rows(batch) != self.num_data:
-            affine = self.space.affine
-            assert affine is not None
+            assert self.affine is not None
             assert self._tangent_sum is not None
-            shift = affine(x[: self.global_dim]) - affine.mean
+            shift = self.affine(x[: self.global_dim]) - self.affine.mean
             terms -= batch.tangents(shift)
             value += self._tangent_sum(shift)
         return value + self._scaling(batch) * jnp.sum(terms)
 
     def global_log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """ln p(Φ), Jacobian included; only the first coordinates matter."""
-        phi, log_det = self.space.shared.constrain_with_log_det(x[: self.global_dim])
-        return jnp.asarray(self.log_prior_global(phi), self.dtype) + log_det
+        y, stretched = self._free_globals(x)
+        return self._log_global(y) + stretched
 
     def local_log_densities(self, x: Float[Array, " dim"], batch: Rows) -> Float[Array, " rows"]:
         """ln p(θ_i|Φ) + ln p(x_i|θ_i,Φ) of each row, Jacobian included."""
-        phi = self.space.shared.constrain(x[: self.global_dim])
+        phi = self.space.shared.constrain(self._free_globals(x)[0])
 
         def one(free: Array, log_det: Array, row: PyTree) -> Float[Array, ""]:
             return self._local_log_density(free, phi, row) + log_det
@@ -242,7 +247,7 @@ class StructuredTarget:
         """Globals and the batch's locals at unconstrained coordinates."""
         free, _ = self._placed(x, self.data if batch is None else batch)
         return {
-            "global": self.space.shared.constrain(x[: self.global_dim]),
+            "global": self.space.shared.constrain(self._free_globals(x)[0]),
             "local": jax.vmap(self.space.local.constrain)(free),
         }
 
@@ -263,6 +268,7 @@ class StructuredTarget:
                 hint="one row per data point, in the order of `data`",
             )
         shared = self.space.shared.unconstrain(theta["global"])
+        shared = shared if self.affine is None else self.affine.inverse(shared)
         free = jax.vmap(self.space.local.unconstrain)(theta["local"])
         if self.data.frames is not None:
             placements = self._placements(shared, self.data)
@@ -271,16 +277,11 @@ class StructuredTarget:
 
     def free_log_densities(self) -> tuple[LocalLogDensity, Callable[[Array], Float[Array, ""]]]:
         """ln p(θ_i, x_i|Φ) and ln p(Φ) in coordinates that nothing has whitened."""
-        free = Space(self._like["global"], self._constraints.get("global"))
 
         def log_local(x: Array, y: Array, row: PyTree) -> Float[Array, ""]:
-            return self._local_log_density(x, free.constrain(y), row)
+            return self._local_log_density(x, self.space.shared.constrain(y), row)
 
-        def log_global(y: Array) -> Float[Array, ""]:
-            phi, log_det = free.constrain_with_log_det(y)
-            return jnp.asarray(self.log_prior_global(phi), self.dtype) + log_det
-
-        return log_local, log_global
+        return log_local, self._log_global
 
     def joint(self) -> Target:
         """The same density as an ordinary `Target` over {"global": Φ, "local": all θ_i}.
@@ -300,20 +301,19 @@ class StructuredTarget:
             return function(take(theta["local"], indices), theta["global"], rows)
 
         repeat = functools.partial(_repeated, count=self.num_data)
+        like_global, like_local = self.space.shared.like(), self.space.local.like()
         return Target(
             log_prior=log_prior,
             log_likelihood=log_likelihood,
             data=(jnp.arange(self.num_data), self.data.data),
-            like=dict(self._like, local=jax.tree.map(repeat, self._like["local"])),
+            like={"global": like_global, "local": jax.tree.map(repeat, like_local)},
             constraints=self._constraints,
         )
 
     def subset(self, indices: Int[Any, " rows"]) -> "StructuredTarget":
         """The same model of fewer data points."""
-        target = copy.copy(self)
-        target.data = take(self.data, jnp.asarray(indices))
-        target.num_data = num_rows(target.data)
-        return target
+        rows = take(self.data, jnp.asarray(indices))
+        return replaced(self, data=rows, num_data=num_rows(rows))
 
     @options_checked
     def check(
@@ -339,7 +339,7 @@ class StructuredTarget:
 
     def _placements(self, shared: Float[Array, " global"], batch: Rows) -> Placement:
         """Where the globals at whitened coordinates put each of the batch's locals."""
-        affine = self.space.affine
+        affine = self.affine
         assert affine is not None
         assert batch.frames is not None
         y = affine(shared)
@@ -350,12 +350,23 @@ class StructuredTarget:
 
         return jax.vmap(place)(batch.frames, batch.data)
 
+    def _free_globals(self, x: Float[Array, " dim"]) -> tuple[Array, Array]:
+        """The globals' free coordinates, and ln|det| of the map to them."""
+        if self.affine is None:
+            return x[: self.global_dim], jnp.zeros((), self.dtype)
+        return self.affine(x[: self.global_dim]), self.affine.log_det
+
+    def _log_global(self, y: Float[Array, " global"]) -> Float[Array, ""]:
+        phi, log_det = self.space.shared.constrain_with_log_det(y)
+        return jnp.asarray(self.log_prior_global(phi), self.dtype) + log_det
+
     def _local_log_density(self, free: Array, phi: PyTree, row: PyTree) -> Float[Array, ""]:
         theta, log_det = self.space.local.constrain_with_log_det(free)
         value = self.log_prior_local(theta, phi) + self.log_likelihood(theta, phi, row)
         return jnp.asarray(value, self.dtype) + log_det
 
-    def _tangent(self, centre: Float[Array, " global"], frame: Frame, row: PyTree) -> Tangent:
+    def tangent(self, centre: Float[Array, " global"], frame: Frame, row: PyTree) -> Tangent:
+        """ln p(x_i|Φ) and its slope at a value of the globals, the local integrated out."""
         log_local, _ = self.free_log_densities()
 
         def evidence(y: Float[Array, " global"]) -> Float[Array, ""]:
@@ -368,7 +379,8 @@ class StructuredTarget:
     def _scaling(self, batch: Rows) -> float:
         return self.num_data / max(num_rows(batch), 1)
 
-    def _check_shapes(self) -> None:
+    def _checked_cost(self) -> float:
+        """Operations in a gradient; an error unless all functions return one number."""
         shapes = {}
         for name, space in (("global", self.space.shared), ("local", self.space.local)):
             free = jax.ShapeDtypeStruct((space.dim,), space.dtype)
@@ -380,16 +392,35 @@ class StructuredTarget:
             "log_prior_local": (self.log_prior_local, theta, phi),
             "log_likelihood": (self.log_likelihood, theta, phi, row),
         }
+        costs = {}
         for name, (function, *arguments) in calls.items():
             if not callable(function):
                 raise InputError(f"{name} is {type(function).__name__}, not a function.")
-            shape = result_shape(name, function, *arguments)
+            cost, shape = checked_result(name, function, *arguments)
+            costs[name] = cost.of_gradient
             if shape != ():
                 raise InputError(
                     f"{name} returns shape {shape}; it must return one number.",
                     cause="the sum over elements is missing, or it was written for a batch",
                     hint="a function of one local and one data point that ends in jnp.sum(…)",
                 )
+        of_local = costs["log_prior_local"] + costs["log_likelihood"]
+        return costs["log_prior_global"] + self.num_data * of_local
+
+
+@eqx.filter_jit
+def _locate(target: StructuredTarget, centre: Float[Array, " global"], rows: PyTree) -> Frame:
+    """The frames of some data points' locals."""
+    log_local, _ = target.free_log_densities()
+    locate = functools.partial(local_frame, log_local, target.local_dim, centre)
+    return jax.vmap(locate)(rows)
+
+
+@eqx.filter_jit
+def _tangents(
+    target: StructuredTarget, centre: Float[Array, " global"], frames: Frame, rows: PyTree
+) -> Tangent:
+    return jax.vmap(lambda frame, row: target.tangent(centre, frame, row))(frames, rows)
 
 
 def _checked_constraints(constraints: Any) -> dict[str, PyTree]:

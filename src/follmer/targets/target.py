@@ -1,22 +1,26 @@
 """What is sampled: any log density over a pytree of parameters."""
 
-import copy
 import functools
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError, options_checked
+from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
-from follmer.targets.data import as_data, sum_over_rows, working_bytes
+from follmer.targets.cost import Cost, cost_of
+from follmer.targets.data import as_data, check_rows_alike, sum_over_rows
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.space import Space
+from follmer.targets.whitened import Whitened
 from follmer.tools.checks import as_key
+from follmer.tools.modules import replaced
 
 LogDensity = Callable[[PyTree], Float[Array, ""]]
 LogLikelihood = Callable[[PyTree, PyTree], Float[Array, " batch"]]
@@ -26,7 +30,7 @@ LogLikelihood = Callable[[PyTree, PyTree], Float[Array, " batch"]]
 _BYTES_AT_ONCE = 8 * 2**20
 
 
-class Target:
+class Target(AbstractTarget):
     """An unnormalised density, seen by the rest of the library as a function on R^dim.
 
     Either `Target(log_density, like)` or `Target(log_prior=, log_likelihood=, data=, like=)`, where
@@ -47,6 +51,17 @@ class Target:
     - `predictive`: how y is distributed at new rows x; needed by `Posterior.predict` alone.
     """
 
+    space: Space
+    data: PyTree
+    num_data: int | None = eqx.field(static=True)
+    rows_at_once: int = eqx.field(static=True)  # whose likelihood is computed together
+    gradient_cost: float = eqx.field(static=True)
+    predictive: Predictive | None
+    affine: None
+    _log_prior: LogDensity
+    _log_likelihood: LogLikelihood | None
+    _outputs: Callable[[PyTree], PyTree] | None
+
     @options_checked
     def __init__(
         self,
@@ -65,26 +80,26 @@ class Target:
             raise InputError(
                 "`like` is missing.", hint="like=jnp.zeros(2), or a dict of arrays of your shapes"
             )
-        self.space = Space(like, constraints)
-        self.data: PyTree = None
-        self.num_data: int | None = None
-        if log_density is not None:
-            self._log_prior: LogDensity = log_density
-            self._log_likelihood: LogLikelihood | None = None
-        else:
-            assert log_prior is not None
-            self._log_prior = log_prior
-            self._log_likelihood = log_likelihood
-            self.data, self.num_data = as_data(data)
-        self._outputs = outputs
         if not isinstance(predictive, Predictive | None):
             raise InputError(
                 f"predictive is {type(predictive).__name__}, not a follmer.Predictive.",
                 hint="follmer.Predictive(outputs=…, likelihood=…)",
             )
+        self.space = Space(like, constraints)
+        self.affine = None
         self.predictive = predictive
-        self._check_shapes("log_density" if log_density is not None else "log_prior")
-        self.rows_at_once = self._rows_at_once()
+        self._outputs = outputs
+        self._log_likelihood = log_likelihood
+        if log_density is not None:
+            self._log_prior, self.data, self.num_data = log_density, None, None
+        else:
+            assert log_prior is not None
+            self._log_prior = log_prior
+            self.data, self.num_data = as_data(data)
+        self._check_outputs()
+        prior_cost = self._checked_prior("log_prior" if log_density is None else "log_density")
+        self.rows_at_once, likelihood_cost = self._checked_likelihood()
+        self.gradient_cost = prior_cost.of_gradient + likelihood_cost.of_gradient
 
     @property
     def dim(self) -> int:
@@ -96,34 +111,38 @@ class Target:
         return self.space.dtype
 
     @property
-    def prior(self) -> "Target":
-        """The prior alone, as a target of its own; the same where the target has no data."""
-        target = copy.copy(self)
-        target.data = target.num_data = target._log_likelihood = target.predictive = None
-        target.rows_at_once = 0
-        return target
-
-    def dim_with(self, batch: PyTree) -> int:
-        """The coordinates that a batch takes: all, whatever the batch."""
-        return self.dim
-
-    def weights(self, batch: PyTree) -> None:
-        """How often each coordinate counts: all alike."""
-
-    def whitened(self, affine: Affine | None) -> "Target":
-        """The same target in flat coordinates z, x = affine(z); None changes nothing."""
-        if affine is None:
-            return self
-        target = copy.copy(self)
-        target.space = self.space.whitened(affine)
-        return target
+    def layout(self) -> Layout:
+        return Layout(self.dim)
 
     @property
-    def unwhitened(self) -> "Target":
-        """The same target in the flat coordinates that it had before any affine map."""
-        target = copy.copy(self)
-        target.space = self.space.unwhitened
-        return target
+    def prior(self) -> "Target":
+        """The prior alone, as a target of its own; the same where the target has no data."""
+        without = dict.fromkeys(("data", "num_data", "_log_likelihood", "predictive"))
+        return replaced(self, rows_at_once=0, **without)
+
+    def whitened(self, affine: Affine | None) -> AbstractTarget:
+        """The same target in flat coordinates z, x = affine(z); None changes nothing."""
+        return self if affine is None else Whitened(self, affine)
+
+    def with_data(self, data: PyTree) -> "Target":
+        """The same model on other data, whose rows look like the present ones.
+
+        Whatever was compiled for one serves the other where they have as many rows.
+        """
+        if self.num_data is None:
+            raise InputError(
+                "with_data was called, but the target has no data.",
+                cause="the target was built from a log density",
+                hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
+            )
+        data, num_data = as_data(data)
+        check_rows_alike(self.data, data)
+        new = replaced(self, data=data, num_data=num_data)
+        if num_data == self.num_data:
+            return new
+        rows_at_once, cost = new._checked_likelihood()
+        grown = cost.of_gradient * (1 - self.num_data / num_data)
+        return replaced(new, rows_at_once=rows_at_once, gradient_cost=self.gradient_cost + grown)
 
     def log_density(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
         """ln p at unconstrained coordinates x, Jacobian included.
@@ -153,6 +172,10 @@ class Target:
         theta = self.space.constrain(x)
         return theta if self._outputs is None else self._outputs(theta)
 
+    def parameters(self, x: Float[Array, " dim"]) -> PyTree:
+        """The parameter tree at unconstrained coordinates x, whatever the `outputs`."""
+        return self.space.constrain(x)
+
     def unconstrain(self, theta: PyTree) -> Float[Array, " dim"]:
         """The unconstrained coordinates of a parameter tree."""
         return self.space.unconstrain(theta)
@@ -173,56 +196,69 @@ class Target:
         """
         return preflight(self, as_key(key), num_draws, scale, tolerated)
 
-    def _rows_at_once(self) -> int:
-        """Rows whose likelihood is computed together: all, unless that takes much memory."""
-        if self._log_likelihood is None or self.num_data is None:
-            return 0
-        theta, num_data, half = self._theta_shapes(), self.num_data, self.num_data // 2
-        size = working_bytes(self._log_likelihood, theta, self.data)
-        if size <= _BYTES_AT_ONCE or half == 0:
-            return num_data
-        # What does not grow with the rows, such as the parameters themselves, is left out.
-        fewer = jax.tree.map(
-            lambda array: jax.ShapeDtypeStruct((half, *array.shape[1:]), array.dtype), self.data
-        )
-        grown = size - working_bytes(self._log_likelihood, theta, fewer)
-        per_row = max(grown, 1) / (num_data - half)
-        return int(np.clip(_BYTES_AT_ONCE / per_row, 1, num_data))
-
-    def _theta_shapes(self) -> PyTree:
-        flat = jax.ShapeDtypeStruct((self.dim,), self.dtype)
-        return jax.eval_shape(self.space.constrain, flat)
-
-    def _check_shapes(self, name: str) -> None:
-        theta = self._theta_shapes()
-        shape = result_shape(name, self._log_prior, theta)
+    def _checked_prior(self, name: str) -> Cost:
+        """What the prior (or the whole density) costs; an error unless it returns one number."""
+        cost, shape = checked_result(name, self._log_prior, self._theta_shapes())
         if shape != ():
             raise InputError(
                 f"{name} returns shape {shape}; it must return one number.",
                 cause="the sum over elements is missing",
                 hint=f"return jnp.sum(...) at the end of {name}",
             )
-        if self._outputs is not None:
-            _check_outputs(self._outputs, theta)
-        if self._log_likelihood is None:
-            return
-        shape = result_shape("log_likelihood", self._log_likelihood, theta, self.data)
-        if shape != (self.num_data,):
+        return cost
+
+    def _checked_likelihood(self) -> tuple[int, Cost]:
+        """Rows computed together (all, unless that takes much memory), and what all rows cost."""
+        if self._log_likelihood is None or self.num_data is None:
+            return 0, Cost(0.0, 0.0)
+        theta, num_data = self._theta_shapes(), self.num_data
+        cost, shape = checked_result("log_likelihood", self._log_likelihood, theta, self.data)
+        if shape != (num_data,):
             raise InputError(
-                f"log_likelihood returns shape {shape} for {self.num_data} data points; "
+                f"log_likelihood returns shape {shape} for {num_data} data points; "
                 "it must return one value per data point.",
                 cause="the terms were summed or averaged over the data"
                 if shape == ()
                 else "a missing sum over an event axis, or an unwanted broadcast",
                 hint="leave the sum over data points (and the N/B scaling) to the library",
             )
+        half = num_data // 2
+        if cost.bytes <= _BYTES_AT_ONCE or half == 0:
+            return num_data, cost
+        # What does not grow with the rows, such as the parameters themselves, is left out.
+        fewer = jax.tree.map(
+            lambda array: jax.ShapeDtypeStruct((half, *array.shape[1:]), array.dtype), self.data
+        )
+        grown = cost.bytes - cost_of(self._log_likelihood, theta, fewer)[0].bytes
+        per_row = max(grown, 1.0) / (num_data - half)
+        return int(np.clip(_BYTES_AT_ONCE / per_row, 1, num_data)), cost
+
+    def _theta_shapes(self) -> PyTree:
+        flat = jax.ShapeDtypeStruct((self.dim,), self.dtype)
+        return jax.eval_shape(self.space.constrain, flat)
+
+    def _check_outputs(self) -> None:
+        if self._outputs is None:
+            return
+        _, shapes = _called("outputs", self._outputs, self._theta_shapes())
+        if not jax.tree.leaves(shapes):
+            raise InputError(
+                "outputs returns no arrays, so draws would be reported as nothing.",
+                cause="its return statement is missing",
+                hint="return an array or a (nested) dict of arrays",
+            )
+
+
+def as_any_target(target: Any) -> AbstractTarget:
+    """The target as it is, of whatever kind; an error for anything else."""
+    return target if isinstance(target, AbstractTarget) else as_target(target)
 
 
 def as_target(target: Any) -> Target:
-    """The target as it is; an error for anything else."""
-    if isinstance(target, Target):
-        return target
-    if hasattr(target, "joint"):
+    """The target as it is; an error for anything else, and where data points have locals."""
+    if isinstance(target, Target | Whitened) and not target.has_locals:
+        return target  # type: ignore[return-value]
+    if isinstance(target, AbstractTarget):
         raise InputError(
             "this is not for targets with global and local variables.",
             hint="target.joint(), the same density as an ordinary target",
@@ -259,28 +295,27 @@ def _check_form(
             raise InputError(f"{name} is {type(function).__name__}, not a function.")
 
 
-def _check_outputs(outputs: Callable[[PyTree], PyTree], theta: PyTree) -> None:
-    if not jax.tree.leaves(_result("outputs", outputs, theta)):
-        raise InputError(
-            "outputs returns no arrays, so draws would be reported as nothing.",
-            cause="its return statement is missing",
-            hint="return an array or a (nested) dict of arrays",
-        )
-
-
-def _result(name: str, function: Callable[..., Any], *args: PyTree) -> PyTree:
+def _called(name: str, function: Callable[..., Any], *args: PyTree) -> tuple[Cost, PyTree]:
+    """The cost of a user's function and the shapes it returns; its errors are told apart."""
     try:
-        return jax.eval_shape(function, *args)
+        return cost_of(function, *args)
     except Exception as error:
         error.add_note(f"raised by your {name}, called with leaves of the shapes of `like`")
+        if isinstance(error, jax.errors.JAXTypeError):
+            error.add_note(
+                "Likely cause: NumPy, or Python's if, while or float(), on values that JAX traces\n"
+                "Try: jax.numpy instead of numpy, and jnp.where(condition, a, b) instead of if"
+            )
         raise
 
 
-def result_shape(name: str, function: Callable[..., Any], *args: PyTree) -> tuple[int, ...]:
-    """The shape of what a user's function returns; an error unless it is a floating array."""
-    result = _result(name, function, *args)
+def checked_result(
+    name: str, function: Callable[..., Any], *args: PyTree
+) -> tuple[Cost, tuple[int, ...]]:
+    """The cost of a user's function and its result's shape; an error unless it is floating."""
+    cost, result = _called(name, function, *args)
     if not hasattr(result, "shape"):
         raise InputError(f"{name} returns {type(result).__name__}, not an array.")
     if not jnp.issubdtype(result.dtype, jnp.floating):
         raise InputError(f"{name} returns dtype {result.dtype}; it must be floating point.")
-    return tuple(result.shape)
+    return cost, tuple(result.shape)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import optax
 
 from follmer.errors import InputError
@@ -26,3 +27,12 @@ def as_optimizer(
         peak = positive_float("learning_rate", learning_rate)
         learning_rate = optax.cosine_decay_schedule(peak, num_iterations)
     return optax.adam(learning_rate)
+
+
+def guarded(
+    optimizer: optax.GradientTransformation, clip_norm: float
+) -> optax.GradientTransformation:
+    """The optimiser on clipped gradients; those that are not finite are skipped and counted."""
+    clipped = optax.chain(optax.clip_by_global_norm(clip_norm), optimizer)
+    # Never give in to non-finite gradients: `fit` reads the counters and raises.
+    return optax.apply_if_finite(clipped, max_consecutive_errors=jnp.iinfo(jnp.int32).max)

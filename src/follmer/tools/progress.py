@@ -1,5 +1,6 @@
 """Long loops on the device, seen from the host: how much to ask for at a time, and a bar."""
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,10 @@ Progress = Callable[[str], object]
 
 # The device is asked for about this many seconds of work at a time.
 SECONDS_PER_CALL = 0.5
+# Seconds between two lines where the bar does not stand in a terminal.
+_SECONDS_PER_LINE = 10.0
+# Bars of things that are mostly quick appear after so many seconds.
+_DELAY = 2.0
 
 
 class Pace:
@@ -30,12 +35,25 @@ class Pace:
 
 
 class Bar:
-    """tqdm, off the device."""
+    """tqdm, off the device. With `late`, it appears only where things take their time."""
 
-    def __init__(self, total: int, *, done: int = 0, visible: bool = True, name: str = "follmer"):
+    def __init__(
+        self,
+        total: int,
+        *,
+        done: int = 0,
+        visible: bool = True,
+        name: str = "follmer",
+        unit: str = "it",
+        late: bool = False,
+    ):
         # Left out when visible, so that the variable TQDM_DISABLE is heeded.
-        hidden = {} if visible else {"disable": True}
-        self._bar = tqdm(total=total, initial=done, desc=name, unit="it", **hidden)
+        options: dict[str, object] = {} if visible else {"disable": True}
+        if late:
+            options |= {"delay": _DELAY, "leave": False}
+        if not sys.stderr.isatty():
+            options |= {"mininterval": _SECONDS_PER_LINE, "maxinterval": _SECONDS_PER_LINE}
+        self._bar = tqdm(total=total, initial=done, desc=name, unit=unit, **options)
         self._shown: dict[str, str] = {}
 
     def __enter__(self) -> "Bar":
@@ -45,11 +63,18 @@ class Bar:
         self._bar.close()
 
     def advance(self, count: int, **values: float) -> None:
+        """So much more is done."""
         self._bar.update(count)
-        self.show(**values)
+        if values:
+            self.show(**values)
 
     def show(self, **values: float) -> None:
+        """Values beside the bar, when it is drawn next."""
         names = {"elbo": "ELBO", "ess": "ESS"}
         for name, value in values.items():
             self._shown[names.get(name, name)] = f"{value:.0%}" if name == "ess" else f"{value:.4g}"
-        self._bar.set_postfix(self._shown)
+        self._bar.set_postfix(self._shown, refresh=False)
+
+    def tell(self, words: str) -> None:
+        """What is being done at the moment."""
+        self._bar.set_description(words, refresh=False)

@@ -9,7 +9,8 @@ import jax
 
 from follmer.errors import InputError, in_a_line
 from follmer.fitting.training import INTERRUPTED
-from follmer.judging.diagnostics import UNSOUND_KHAT, Diagnostics, verdict
+from follmer.judging import Diagnostics, judge
+from follmer.judging.verdict import LIMITS
 from follmer.paper.experiments import (
     a9a,
     banana,
@@ -28,7 +29,6 @@ from follmer.paper.experiments.experiment import (
     Record,
     Trial,
 )
-from follmer.targets import StructuredTarget
 from follmer.tools.checks import known_names, positive_int
 from follmer.tools.progress import Progress
 
@@ -132,13 +132,12 @@ def _attempt(
     if any(note.startswith(INTERRUPTED) for note in posterior.notes):
         # Ctrl-C meant the whole run, and a drift cut short is no result.
         raise KeyboardInterrupt
-    structured = isinstance(posterior.target, StructuredTarget)
-    num_judged = None if structured else how.num_judged
+    num_judged = None if posterior.target.has_locals else how.num_judged
     found = posterior.diagnostics(key=check_key, num_samples=num_judged)
-    weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < UNSOUND_KHAT
+    weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < LIMITS.unsound_khat
     draws = Draws(posterior, how, weighted, draw_key)
     told = {
-        "verdict": verdict(found, posterior.second_opinion).name,
+        "verdict": judge(found, posterior.audit).name,
         "weighted": weighted,
         "notes": list(posterior.notes),
     }

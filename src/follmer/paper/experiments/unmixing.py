@@ -104,7 +104,7 @@ def judged(draws: Draws, study: Study, hold_out: bool) -> dict[str, float]:
     found = _abundances(draws.sample(draws.method.num_samples))
     mean = found.mean(axis=0)
     result = scores(found, study.scene) | {"abundance_error": rms(mean - study.exact.mean)}
-    if hold_out and isinstance(draws.posterior.target, StructuredTarget):
+    if hold_out and draws.posterior.target.has_locals:
         result["held_out_rmse"] = held_out_rmse(draws, study.scene, mean)
     return result
 

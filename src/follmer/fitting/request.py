@@ -1,0 +1,103 @@
+"""What `fit` was asked for, validated before anything is computed."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from follmer.errors import InputError, unknown_option
+from follmer.fitting.gamma_search import GAMMAS
+from follmer.nsfs import NSFS, algorithm_options
+from follmer.objectives import as_objective, objective_name
+from follmer.process import described
+from follmer.targets import AbstractTarget, as_any_target, data_digest
+
+# Share of draws around 0 at which a density may overflow where training starts elsewhere.
+_RARE = 0.05
+# The arguments of `fit` itself, to tell a misspelt one.
+_OF_FIT = [
+    *["key", "precondition", "reference", "chunk_size", "patience", "callbacks"],
+    *["checkpoint", "resume", "check", "audit", "progress"],
+]
+
+
+class Request(NamedTuple):
+    """The target, how its posterior shall be reached, and what the user set."""
+
+    target: AbstractTarget
+    precondition: Any
+    reference: Any
+    options: Mapping[str, Any]
+    algorithm: NSFS  # the one that was given; else what the options make of the target as it is
+    is_given: bool
+    searches_gamma: bool
+
+    def check(self, key: PRNGKeyArray) -> None:
+        """The density is finite where training will start."""
+        at_home = self.is_given or _is_name(self.precondition, "identity")
+        self.target.check(
+            key=key,
+            scale=float(np.sqrt(self.algorithm.process.gamma)),
+            tolerated=0.0 if at_home else _RARE,
+        )
+
+    def fingerprint(self, key: PRNGKeyArray, chunk_size: int) -> dict[str, Any]:
+        """What a resumed run must have in common with the first."""
+        options = dict(self.algorithm.options if self.is_given else self.options)
+        if "objective" in options:
+            options["objective"] = objective_name(as_objective(options["objective"]))
+        named = self.precondition if isinstance(self.precondition, str) else "given"
+        return {
+            "options": described({**options, "precondition": named}),
+            "space": self.target.describe(),
+            "data": data_digest(self.target.data),
+            "key": np.asarray(jax.random.key_data(key)).tolist(),
+            "chunk_size": chunk_size,
+        }
+
+
+def as_request(target: Any, precondition: Any, reference: Any, options: dict[str, Any]) -> Request:
+    """The request; an error where something in it cannot be."""
+    check_options(options)
+    is_given = isinstance(target, NSFS)
+    if reference is not None or is_given:
+        _check_alone(is_given, precondition, reference)
+    searches = _is_name(options.get("gamma"), "search")
+    if searches:
+        options["gamma"] = max(GAMMAS)
+    algorithm = target.changed(**options) if is_given else NSFS(as_any_target(target), **options)
+    return Request(
+        algorithm.target, precondition, reference, options, algorithm, is_given, searches
+    )
+
+
+def check_options(options: Iterable[str]) -> None:
+    """An error for a name that is neither an option of `fit` nor of the algorithm."""
+    known = {*algorithm_options(), *_OF_FIT}
+    for name in options:
+        if name not in known:
+            raise unknown_option(name, known)
+
+
+def _check_alone(is_given: bool, precondition: Any, reference: Any) -> None:
+    """What an algorithm or a reference decides is not given as well."""
+    named = not _is_name(precondition, "auto")
+    if is_given and (named or reference is not None):
+        also = "a precondition" if named else "a reference"
+        raise InputError(
+            f"{also} was given together with an NSFS.",
+            cause="an NSFS is trained as it is, in its own coordinates",
+            hint="follmer.fit(target, …) with NSFS's options instead",
+        )
+    if named:
+        raise InputError(
+            f"reference was given together with precondition={precondition!r}.",
+            cause="the reference brings its own coordinates and time grid",
+            hint="follmer.fit(target, reference=process, key=key)",
+        )
+
+
+def _is_name(value: Any, name: str) -> bool:
+    return isinstance(value, str) and value == name

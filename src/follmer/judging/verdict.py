@@ -1,0 +1,197 @@
+"""What a user should do with the draws: one of four verdicts, and why."""
+
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from follmer.judging.chains import ChainDiagnostics
+from follmer.judging.weights import Diagnostics
+
+
+class Verdict(enum.Enum):
+    """What draws are good for, best first."""
+
+    TRUSTWORTHY = "trustworthy"
+    USE_WEIGHTS = "use the weights"
+    NO_PROOF = "no proof of quality"
+    DO_NOT_USE = "do not use"
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether plain or weighted answers can be relied on."""
+        return self in (Verdict.TRUSTWORTHY, Verdict.USE_WEIGHTS)
+
+
+class Judgement(NamedTuple):
+    """A verdict and the reason for it, with what to try."""
+
+    verdict: Verdict
+    advice: str
+
+    @property
+    def name(self) -> str:
+        return self.verdict.value
+
+
+class Audit(NamedTuple):
+    """What draws of the target that were made otherwise, by Markov chains, say of a sampler's.
+
+    Weights show only what the sampler reaches. `eubo`, the mean log weight of paths to the chains'
+    draws, is an upper bound on ln Z, and rises where the sampler is too narrow.
+    """
+
+    eubo: float
+    eubo_se: float
+    mean_shift: float  # largest difference of a coordinate's means, in standard deviations
+    mean_shift_noise: float  # what chance alone makes of it
+    missed_modes: int = 0  # that hold mass and that the weighted draws do not visit
+    rhat: float = 1.0  # how far the chains agree (nested R-hat)
+    rests_on: str = ""  # in words
+
+
+class LocalAudit(NamedTuple):
+    """What single locals' weights say, where those of very many together say nothing.
+
+    The weight of a draw is that of its globals times those of all its locals, whose small errors
+    add up. Given the globals, one local's weights judge it alone.
+    """
+
+    ess_fraction: float  # given the globals, exceeded by 19 of 20 data points that were looked at
+    num_rows: int  # data points that were looked at
+
+
+AnyAudit = Audit | LocalAudit
+
+
+def as_audit(fields: dict[str, Any]) -> AnyAudit:
+    """The audit that has these fields, as files keep them."""
+    return LocalAudit(**fields) if fields.keys() == {*LocalAudit._fields} else Audit(**fields)
+
+
+class Limits(NamedTuple):
+    """The thresholds of the verdicts."""
+
+    # Pareto tail index from which weighted answers cannot be relied on (Vehtari et al. 2024,
+    # arXiv:1507.02646).
+    unsound_khat: float = 0.7
+    # Effective share of draws below which the weights are a few draws' alone.
+    least_ess: float = 0.02
+    # Nats between the bounds on ln Z, KL(q‖p) + KL(p‖q), up to which plain draws can be used: a
+    # total variation of at most .16 (Pinsker's inequality on both halves).
+    close: float = 0.1
+    # The same, from which mass is missing.
+    far: float = 3.0
+    # Share from which, given the globals, a local's draws resemble its posterior.
+    alike: float = 0.5
+    # R-hat: chains agree up to here, disagree from there on (Vehtari et al. 2021,
+    # arXiv:1903.08008).
+    agree: float = 1.01
+    disagree: float = 1.1
+    # Effective draws of Markov chains: enough to believe them, too few for any use.
+    enough: int = 400
+    too_few: int = 10
+
+
+LIMITS = Limits()
+
+
+def judge(
+    found: Diagnostics | ChainDiagnostics, audit: AnyAudit | None = None, limits: Limits = LIMITS
+) -> Judgement:
+    """A plain reading of the diagnostics."""
+    if isinstance(found, ChainDiagnostics):
+        return _judge_chains(found, limits)
+    if not np.isfinite([found.elbo, found.log_evidence, found.ess_fraction]).all():
+        return _refuse("some weights are not finite: run target.check(key=…)")
+    if np.isnan(found.khat):
+        return _refuse("there are too few draws to judge: raise num_samples")
+    unsound = found.khat >= limits.unsound_khat or found.ess_fraction < limits.least_ess
+    if isinstance(audit, LocalAudit):
+        if unsound and audit.ess_fraction >= limits.alike:
+            return Judgement(
+                Verdict.NO_PROOF,
+                "given the globals, single locals resemble their posterior by their own weights; "
+                "those of all locals together are too many small errors to judge the globals by: "
+                "compare with a fit of fewer data points",
+            )
+        audit = None
+    if unsound:
+        return _refuse(
+            "the process has not reached the posterior: train longer (num_iterations=), use more "
+            "steps (num_steps=), or precondition='explore'"
+        )
+    if audit is None:
+        return Judgement(
+            Verdict.USE_WEIGHTS,
+            "weights alone cannot show what no path reaches: fit with audit=True for a second "
+            "opinion",
+        )
+    return _judge_audited(found, audit, limits)
+
+
+def _judge_audited(found: Diagnostics, audit: Audit, limits: Limits) -> Judgement:
+    if audit.missed_modes:
+        return _refuse(
+            f"Markov chains found modes that no draw visits ({audit.missed_modes}): "
+            "precondition='explore', or 'auto'"
+        )
+    gap = audit.eubo - found.log_evidence
+    shifted = audit.mean_shift > 4.0 * audit.mean_shift_noise
+    if not np.isfinite(gap) or gap - 2.0 * audit.eubo_se > limits.far or shifted:
+        return _refuse(
+            "Markov chains find mass that the process hardly reaches: train longer "
+            "(num_iterations=) or precondition='explore'"
+        )
+    if audit.rhat > limits.disagree:
+        return Judgement(
+            Verdict.NO_PROOF,
+            "the Markov chains that the draws are compared with do not agree with each other: "
+            "other coordinates, or a longer run (max_seconds=)",
+        )
+    if audit.eubo - found.elbo <= limits.close:
+        return Judgement(
+            Verdict.TRUSTWORTHY, "the draws can be used as they are; the weights change little"
+        )
+    return Judgement(
+        Verdict.USE_WEIGHTS,
+        "plain draws are biased, weighted ones are sound: use expectation() and resample(), or "
+        "train longer for plain draws",
+    )
+
+
+def _judge_chains(found: ChainDiagnostics, limits: Limits) -> Judgement:
+    if found.num_draws == 1:
+        return Judgement(
+            Verdict.NO_PROOF,
+            "one point tells nothing of the posterior's width: follmer.fit for draws with weights",
+        )
+    longer = "run longer (num_iterations= or num_samples=)"
+    if found.num_chains > 1 and not found.rhat < limits.disagree:
+        return _refuse(f"the chains disagree: {longer}, with more burn-in")
+    effective = found.ess_fraction * found.num_draws
+    if not effective >= limits.too_few:
+        return _refuse(f"the draws repeat each other: {longer}, or with larger steps")
+    if not found.exact:
+        return Judgement(
+            Verdict.NO_PROOF,
+            "the steps are not corrected, and no diagnostic shows their bias: see whether the "
+            "moments stay with a smaller step_size; follmer.fit for draws with weights",
+        )
+    if found.num_chains == 1:
+        return Judgement(Verdict.NO_PROOF, "one chain has none to agree with: num_chains=4")
+    if found.divergences:
+        return Judgement(
+            Verdict.NO_PROOF,
+            f"{found.divergences} trajectories diverged, so parts of the posterior may be missing: "
+            "other coordinates, or a higher target_acceptance",
+        )
+    if found.rhat > limits.agree or effective < limits.enough:
+        return Judgement(Verdict.NO_PROOF, f"the chains nearly agree: {longer}")
+    return Judgement(
+        Verdict.TRUSTWORTHY, "the chains agree with each other, in what they have found"
+    )
+
+
+def _refuse(advice: str) -> Judgement:
+    return Judgement(Verdict.DO_NOT_USE, advice)

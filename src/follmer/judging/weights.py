@@ -1,0 +1,82 @@
+"""What exact log weights say: evidence bounds, effective sample size, Pareto k̂."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from follmer.mcmc.resampling import log_mean_weight
+
+# Below this many draws no tail can be fitted.
+_MIN_DRAWS = 25
+# Weights whose logs differ by less have no tail.
+_EQUAL = 1e-4
+
+
+class Diagnostics(NamedTuple):
+    """Evidence bound and estimate, and how evenly the weights spread.
+
+    `elbo` ≤ ln Z; `log_evidence` ± `log_evidence_se` estimates ln Z; `ess_fraction` is the
+    effective share of draws; `khat` the Pareto tail index of the weights (above 0.7 the weighted
+    answers cannot be relied on). `eubo` ≥ ln Z is the other side of the bracket, from draws that
+    Markov chains made; nan without an audit.
+    """
+
+    elbo: float
+    log_evidence: float
+    log_evidence_se: float
+    ess_fraction: float
+    khat: float
+    eubo: float = float("nan")
+
+
+def diagnose(log_weights: ArrayLike, eubo: float = float("nan")) -> Diagnostics:
+    """All diagnostics of a sample's log weights, with the upper bound where there is one."""
+    log_weights = np.asarray(log_weights, float)
+    count = log_weights.size
+    ess = ess_fraction(log_weights)
+    # Weights that are not finite are judged, not warned of.
+    with np.errstate(invalid="ignore"):
+        elbo = float(log_weights.mean())
+    return Diagnostics(
+        elbo=elbo,
+        log_evidence=log_mean_weight(log_weights),
+        # Delta method: var(w)/mean(w)² = 1/ess − 1.
+        log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
+        ess_fraction=ess,
+        khat=pareto_smooth(log_weights)[1],
+        eubo=eubo,
+    )
+
+
+def ess_fraction(log_weights: Float[np.ndarray, " draws"]) -> float:
+    """(Σw)²/(S Σw²), between 1/S and 1; nan where the largest weight is not finite."""
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / np.sum(weights**2) / weights.size)
+
+
+def pareto_smooth(log_weights: ArrayLike) -> tuple[np.ndarray, float]:
+    """Pareto-smoothed, self-normalised log weights and the tail index k̂ (ArviZ)."""
+    log_weights = np.asarray(log_weights, float)
+    top = log_weights.max()
+    if not np.isfinite(top):
+        return np.full_like(log_weights, np.nan), float("nan")
+    normalised = log_weights - top - np.log(np.sum(np.exp(log_weights - top)))
+    if log_weights.size < _MIN_DRAWS:
+        return normalised, float("nan")
+    if np.ptp(log_weights[np.isfinite(log_weights)]) < _EQUAL:
+        return normalised, float("-inf")
+    from arviz_stats.base import array_stats
+
+    try:
+        # ArviZ takes the negative of the log weights.
+        with np.errstate(all="ignore"):
+            smoothed, khat = array_stats.psislw(-log_weights)
+    except ValueError:
+        # All weights of the tail are equal: there is no tail.
+        return normalised, float("-inf")
+    if not np.isfinite(khat) or np.isnan(smoothed).any():
+        return normalised, float("-inf") if np.isnan(khat) else float(khat)
+    return np.asarray(smoothed), float(khat)

@@ -1,0 +1,200 @@
+"""Gaussian mixtures fitted to draws, on the host: EM, components chosen by held-out draws."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+# Numbers of components that are tried in turn.
+_COMPONENTS = (1, 2, 4, 8, 16, 32)
+# Nats per held-out draw that more components must gain to be worth their cost.
+_WORTH = 0.005
+_ITERATIONS, _SETTLED = 60, 1e-4
+# A gradient of so many inverse standard deviations is a singularity's.
+_STEEPEST = 1e4
+# Nats per draw by which two Gaussians are told apart.
+_NOISE = 0.02
+# Draws per component and coordinate: fewer cannot tell a covariance.
+_DRAWS_EACH = 4
+# Widths, relative to a component's own, that heavy tails are made of.
+_SCALES = (1.0, 1.5, 2.5, 5.0, 12.0)
+
+
+class Mixture(NamedTuple):
+    """Σ_c share_c N(mean_c, covariance_c)."""
+
+    shares: Float[np.ndarray, " components"]
+    means: Float[np.ndarray, "components dim"]
+    covariances: Float[np.ndarray, "components dim dim"]
+
+    def log_densities(self, x: Float[np.ndarray, "draws dim"]) -> np.ndarray:
+        """ln share_c N_c(x), for every draw and component."""
+        columns = []
+        for share, mean, covariance in zip(*self, strict=True):
+            factor = safe_cholesky(covariance)
+            z = np.linalg.solve(factor, (x - mean).T)
+            log_det = np.sum(np.log(np.diag(factor)))
+            constant = np.log(share) - log_det - 0.5 * x.shape[1] * np.log(2 * np.pi)
+            columns.append(constant - 0.5 * np.sum(z**2, axis=0))
+        return np.stack(columns, axis=1)
+
+    def log_density(self, x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " draws"]:
+        return np.logaddexp.reduce(self.log_densities(x), axis=1)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "count dim"]:
+        chosen = rng.choice(len(self.shares), count, p=self.shares / self.shares.sum())
+        factors = np.stack([safe_cholesky(one) for one in self.covariances])
+        noise = rng.standard_normal((count, self.means.shape[1]))
+        return self.means[chosen] + np.einsum("nij,nj->ni", factors[chosen], noise)
+
+
+def safe_cholesky(covariance: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+    """The lower root of a covariance, however different its scales, nearly singular or not."""
+    scale = np.sqrt(np.diag(covariance)) + np.finfo(float).tiny
+    correlation = covariance / scale[:, None] / scale
+    for jitter in (0.0, 1e-12, 1e-9, 1e-6, 1e-3):
+        try:
+            lower = np.linalg.cholesky(correlation + jitter * np.eye(len(scale)))
+        except np.linalg.LinAlgError:
+            continue
+        return scale[:, None] * lower
+    return np.diag(scale)
+
+
+def joined(mixtures: list[Mixture], shares: Float[np.ndarray, " mixtures"]) -> Mixture:
+    """One mixture of several, each with its share."""
+    pairs = zip(mixtures, shares, strict=True)
+    parts = [one._replace(shares=share * one.shares) for one, share in pairs]
+    return Mixture(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def fit_mixture(
+    x: Float[np.ndarray, "draws dim"],
+    gradients: Float[np.ndarray, "draws dim"],
+    rng: np.random.Generator,
+) -> Mixture:
+    """The mixture that held-out draws find likeliest: few components, more, or heavy tails."""
+    order = rng.permutation(len(x))
+    held_out, order = x[order[: len(x) // 4]], order[len(x) // 4 :]
+    x, gradients = x[order], gradients[order]
+    singles = [_single(x), matched_gaussian(x, gradients)]
+    scores = [np.mean(one.log_density(held_out)) for one in singles]
+    # Both are alike where the density is near Gaussian, and the second has less noise.
+    best = singles[0] if scores[0] > scores[1] + _NOISE else singles[1]
+    best_score = max(scores)
+    for count in _COMPONENTS[1:]:
+        if len(x) < _DRAWS_EACH * count * x.shape[1]:
+            break
+        tried = _em(x, count, rng)
+        score = np.mean(tried.log_density(held_out))
+        if score < best_score + _WORTH:
+            break
+        best, best_score = tried, score
+    tailed = _with_tails(best, x)
+    return tailed if np.mean(tailed.log_density(held_out)) > best_score + _WORTH else best
+
+
+def matched_gaussian(
+    x: Float[np.ndarray, "draws dim"], gradients: Float[np.ndarray, "draws dim"]
+) -> Mixture:
+    """The Gaussian whose scores are nearest to the target's at the draws.
+
+    Its covariance is the geometric mean of the draws' and of the inverse of the gradients' (the
+    minimiser of the affine-invariant Fisher divergence; Cai et al. 2024, arXiv:2402.14758). Where
+    the target is Gaussian it is exact, whatever the noise of the draws.
+    """
+    jitter = 1e-9 * np.eye(x.shape[1])
+    scale = np.std(x, axis=0) + 1e-300
+    # In units of the draws' spread a gradient is of order one.
+    sound = np.max(np.abs(gradients * scale), axis=1) < _STEEPEST
+    if np.mean(sound) < 0.5:
+        return _single(x)
+    x, gradients = x[sound], gradients[sound]
+    spread = np.atleast_2d(np.cov((x / scale).T)) + jitter
+    slopes = np.atleast_2d(np.cov((gradients * scale).T)) + jitter
+    # C # S⁻¹ = C^½ (C^½ S C^½)^−½ C^½.
+    root = _power(spread, 0.5)
+    covariance = root @ _power(root @ slopes @ root, -0.5) @ root
+    covariance = 0.5 * (covariance + covariance.T) * np.outer(scale, scale)
+    mean = x.mean(axis=0) + covariance @ gradients.mean(axis=0)
+    return Mixture(np.ones(1), mean[None], covariance[None])
+
+
+def _power(matrix: np.ndarray, power: float) -> np.ndarray:
+    values, axes = np.linalg.eigh(matrix)
+    return (axes * np.maximum(values, 1e-300) ** power) @ axes.T
+
+
+def _single(x: Float[np.ndarray, "draws dim"]) -> Mixture:
+    covariance = np.atleast_2d(np.cov(x.T)) + 1e-12 * np.eye(x.shape[1])
+    return Mixture(np.ones(1), x.mean(axis=0)[None], covariance[None])
+
+
+def _em(x: Float[np.ndarray, "draws dim"], count: int, rng: np.random.Generator) -> Mixture:
+    """Expectation maximisation from scattered centres; covariances shrink to the pooled one."""
+    dim = x.shape[1]
+    pooled = np.atleast_2d(np.cov(x.T)) + 1e-12 * np.eye(dim)
+    mixture = Mixture(
+        np.full(count, 1.0 / count),
+        _scattered(x, count, np.linalg.inv(pooled), rng),
+        np.repeat(pooled[None] / count ** (2.0 / dim), count, axis=0),
+    )
+    score = -np.inf
+    for _ in range(_ITERATIONS):
+        logs = mixture.log_densities(x)
+        total = np.logaddexp.reduce(logs, axis=1)
+        if total.mean() < score + _SETTLED:
+            break
+        score = total.mean()
+        mixture = _maximised(x, np.exp(logs - total[:, None]), pooled)
+    return mixture
+
+
+def _maximised(x: np.ndarray, responsibilities: np.ndarray, pooled: np.ndarray) -> Mixture:
+    counts = responsibilities.sum(axis=0) + 1e-9
+    means = (responsibilities.T @ x) / counts[:, None]
+    prior = x.shape[1] + 2.0
+    within = np.stack(
+        [
+            (weights[:, None] * (x - mean)).T @ (x - mean)
+            for weights, mean in zip(responsibilities.T, means, strict=True)
+        ]
+    )
+    # A component of few draws takes the shape of all components together.
+    typical = within.sum(axis=0) / counts.sum() + 1e-6 * pooled
+    covariances = (within + prior * typical) / (counts + prior)[:, None, None]
+    return Mixture(counts / counts.sum(), means, covariances)
+
+
+def _scattered(
+    x: np.ndarray, count: int, precision: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Centres far from each other (k-means++; Arthur & Vassilvitskii 2007)."""
+    centres = [x[rng.integers(len(x))]]
+    distance = np.full(len(x), np.inf)
+    for _ in range(count - 1):
+        offset = x - centres[-1]
+        distance = np.minimum(distance, np.einsum("ni,ij,nj->n", offset, precision, offset))
+        centres.append(x[rng.choice(len(x), p=distance / distance.sum())])
+    return np.stack(centres)
+
+
+def _with_tails(mixture: Mixture, x: np.ndarray) -> Mixture:
+    """Every component at several widths, in shares that all have in common."""
+    shares = np.full(len(_SCALES), 0.02)
+    shares[0] = 1.0 - 0.02 * (len(_SCALES) - 1)
+    logs = np.stack(
+        [
+            mixture._replace(covariances=scale**2 * mixture.covariances).log_density(x)
+            for scale in _SCALES
+        ],
+        axis=1,
+    )
+    for _ in range(_ITERATIONS):
+        weighed = np.log(shares + 1e-12) + logs
+        responsibilities = np.exp(weighed - np.logaddexp.reduce(weighed, axis=1)[:, None])
+        shares = responsibilities.mean(axis=0)
+    kept = [(scale, share) for scale, share in zip(_SCALES, shares, strict=True) if share > 1e-4]
+    widened = [mixture._replace(covariances=scale**2 * mixture.covariances) for scale, _ in kept]
+    total = sum(share for _, share in kept)
+    return joined(widened, np.array([share / total for _, share in kept]))

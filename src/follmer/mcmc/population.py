@@ -1,0 +1,334 @@
+"""Draws of a target by many short chains, with their own diagnosis.
+
+Chains start around every mode that climbs from many scales have found, and wherever else importance
+sampling finds mass. The population serves for coordinates, for training, for judging, and as an
+answer by itself.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from follmer.mcmc.curvature import gaussian_at
+from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Wide, advance, as_chains
+from follmer.mcmc.mixtures import Mixture, fit_mixture, joined, safe_cholesky
+from follmer.mcmc.modes import Modes
+from follmer.targets import Density
+from follmer.tools.keys import generator, named_key
+
+# Chains of a site: groups that share a start, and chains in each (nested R-hat,
+# Margossian et al. 2024, arXiv:2110.13017).
+NUM_GROUPS, GROUP_SIZE = 8, 8
+# Calls of some moves each: until the covariance is read, and again; that draws are kept of.
+WARM_CALLS, KEPT_CALLS = 3, 16
+# Starts around a mode are this many times as wide as it looks.
+_OVERDISPERSED = 1.5
+# Scales at which mass is looked for away from the modes, and points tried at each and at each mode.
+_WIDE_SCALES, _NUM_TRIED = (1.0, 3.0, 10.0), 256
+# The share of the mass that must lie away from the modes to be worth chains of its own.
+_AWAY = 0.3
+# A site of less mass is not judged, and of still less is left out.
+_LEAST, _NOTHING = 1e-3, 1e-6
+# Draws per coordinate from which their covariance is better than the curvature.
+_ENOUGH_EACH = 4
+# Independent draws that a chain is worth at least once the chains agree.
+_WORTH_OF_CHAIN = 4
+# Draws that are kept of one site.
+_MAX_KEPT = 8192
+# Draws by which the masses of sites are told.
+_NUM_WEIGHED = 1024
+
+
+# Gradients in one call: every leapfrog step of every chain takes one.
+GRADIENTS_PER_CALL = NUM_GROUPS * GROUP_SIZE * MOVES_PER_CALL * NUM_LEAPFROG
+
+
+class Site(NamedTuple):
+    """Draws around one mode, or of the mass away from them, and how far their chains agree."""
+
+    draws: Float[np.ndarray, "draws chains dim"]
+    rhat: float  # nested, the worst coordinate's
+    mixture: Mixture  # fitted to the draws of half of the chains
+
+    @property
+    def flat(self) -> Float[np.ndarray, "all dim"]:
+        return self.draws.reshape(-1, self.draws.shape[-1])
+
+    @property
+    def held_out(self) -> Float[np.ndarray, "some dim"]:
+        """The draws of the chains that the mixture was not fitted to."""
+        return self.draws[:, 1::2].reshape(-1, self.draws.shape[-1])
+
+
+class Population(NamedTuple):
+    """Draws of a target in its own flat coordinates: those of each site, and the sites' masses."""
+
+    sites: tuple[Site, ...]
+    masses: Float[np.ndarray, " sites"]
+    log_evidence: float  # by importance sampling from the sites' mixtures
+
+    @property
+    def rhat(self) -> float:
+        """That of the worst site with any mass."""
+        return max(
+            site.rhat for site, mass in zip(self.sites, self.masses, strict=True) if mass > _LEAST
+        )
+
+    @property
+    def effective(self) -> float:
+        """Independent draws that the population is worth, about: each chain counts for a few."""
+        return float(NUM_GROUPS * GROUP_SIZE * _WORTH_OF_CHAIN)
+
+    @property
+    def mixture(self) -> Mixture:
+        """All sites' mixtures together."""
+        return joined([site.mixture for site in self.sites], self.masses)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything, as named arrays for a file."""
+        found = {"masses": self.masses, "log_evidence": np.asarray(self.log_evidence)}
+        for i, site in enumerate(self.sites):
+            parts = {"draws": site.draws, "rhat": np.asarray(site.rhat), **site.mixture._asdict()}
+            found |= {f"site{i}_{name}": part for name, part in parts.items()}
+        return {f"population_{name}": part for name, part in found.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Population":
+        """What `arrays` took apart."""
+        masses = arrays["population_masses"]
+        sites = []
+        for i in range(len(masses)):
+            prefix = f"population_site{i}_"
+            mixture = Mixture(*(arrays[prefix + name] for name in Mixture._fields))
+            rhat = float(arrays[prefix + "rhat"])
+            sites.append(Site(arrays[prefix + "draws"], rhat, mixture))
+        return cls(tuple(sites), masses, float(arrays["population_log_evidence"]))
+
+    def draws(self, count: int, rng: np.random.Generator, *, held_out: bool = False) -> np.ndarray:
+        """Draws of all sites in proportion to their masses; of the held-out chains alone."""
+        counts = rng.multinomial(count, self.masses)
+        parts = [
+            _some(site.held_out if held_out else site.flat, number, rng)
+            for site, number in zip(self.sites, counts, strict=True)
+        ]
+        return np.concatenate(parts)
+
+
+def populate(
+    density: Density, modes: Modes, key: PRNGKeyArray, *, agree: float, max_calls: int
+) -> Population | None:
+    """Chains around each mode and where else there is mass, until they agree or for so long.
+
+    None where no chain could move.
+    """
+    gaussians = [gaussian_at(density, mode) for mode in modes.x]
+    gaussians = [one for one in gaussians if _is_resolved(one, density.target.dtype)]
+    rng = generator(key, "starts")
+    starts = _importance_starts(density, gaussians, rng)
+    sites = []
+    for i, (points, factor) in enumerate(starts):
+        if points is None:
+            continue
+        site_key = named_key(key, f"site {i}")
+        draws, gradients, rhat = _run_chains(
+            density, points, factor, site_key, agree=agree, max_calls=max_calls
+        )
+        if not (draws.std(axis=(0, 1)) > 0).all():
+            # Chains that never moved: a spike that the density's units do not resolve.
+            continue
+        x, slopes = (part[:, ::2].reshape(-1, part.shape[-1]) for part in (draws, gradients))
+        sites.append(Site(draws, rhat, fit_mixture(x, slopes, rng)))
+    if not sites:
+        return None
+    masses, log_evidence = _masses(density, sites, rng)
+    kept = masses > _NOTHING
+    sites = [site for site, keep in zip(sites, kept, strict=True) if keep]
+    return Population(tuple(sites), masses[kept] / masses[kept].sum(), log_evidence)
+
+
+def population_from(
+    density: Density, points: Float[np.ndarray, "points dim"], key: PRNGKeyArray, *, max_calls: int
+) -> Population:
+    """Chains from given points, one each, in coordinates where the target is near N(0, I)."""
+    starts = points[: NUM_GROUPS * GROUP_SIZE]
+    draws, _, rhat = _run_chains(
+        density, starts, np.eye(points.shape[1]), key, agree=np.inf, max_calls=max_calls
+    )
+    flat = draws.reshape(-1, draws.shape[-1])
+    mixture = Mixture(np.ones(1), flat.mean(axis=0)[None], np.atleast_2d(np.cov(flat.T))[None])
+    return Population((Site(draws, rhat, mixture),), np.ones(1), float("nan"))
+
+
+def _importance_starts(
+    density: Density, gaussians: list[Mixture], rng: np.random.Generator
+) -> list[tuple[np.ndarray | None, np.ndarray]]:
+    """For each mode, and what is away from them: starts of groups, and a covariance's root.
+
+    Points are drawn around the modes and at several scales around 0, and weighed by the target over
+    the mixture of all that they were drawn from. No starts where a place has no mass to speak of.
+    """
+    dim = density.target.dim
+    zero, eye = np.zeros((1, dim)), np.eye(dim)[None]
+    around = [
+        one._replace(covariances=_OVERDISPERSED**2 * one.covariances) for one in gaussians
+    ] + [Mixture(np.ones(1), zero, scale**2 * eye) for scale in _WIDE_SCALES]
+    mixture = joined(around, np.full(len(around), 1.0 / len(around)))
+    points = np.concatenate([one.draw(_NUM_TRIED, rng) for one in around])
+    # The mode itself is among the points that are tried.
+    for i, one in enumerate(gaussians):
+        points[i * _NUM_TRIED] = one.means[0]
+    logs = _finite(density.values(points)) - mixture.log_density(points)
+    place = np.repeat(np.arange(len(around)), _NUM_TRIED)
+    place = np.minimum(place, len(gaussians))
+    found: list[tuple[np.ndarray | None, np.ndarray]] = []
+    for site in range(len(gaussians) + 1):
+        own = place == site
+        share = np.exp(np.logaddexp.reduce(logs[own]) - np.logaddexp.reduce(logs))
+        is_away = site == len(gaussians)
+        if not np.isfinite(logs[own]).any() or (is_away and not share > _AWAY):
+            found.append((None, eye[0]))
+            continue
+        weights = _flattened(logs[own])
+        chosen = rng.choice(own.sum(), NUM_GROUPS, p=weights)
+        some = points[own][chosen]
+        if is_away:
+            covariance = np.cov(points[own].T, aweights=weights).reshape(dim, dim)
+            factor = np.diag(np.sqrt(np.diag(covariance) + 1e-12))
+        else:
+            factor = safe_cholesky(gaussians[site].covariances[0])
+        found.append((some, factor))
+    return found
+
+
+def _flattened(logs: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
+    """Weights raised to the largest of some powers that leaves several points effective."""
+    for power in 0.5 ** np.arange(12):
+        weights = np.exp(power * (logs - logs.max()))
+        weights = weights / weights.sum()
+        if 1.0 / np.sum(weights**2) >= NUM_GROUPS:
+            break
+    return weights
+
+
+def _run_chains(
+    density: Density,
+    points: Float[np.ndarray, "groups dim"],
+    factor: Float[np.ndarray, "dim dim"],
+    key: PRNGKeyArray,
+    *,
+    agree: float,
+    max_calls: int,
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Draws of chains that go on until they agree, or for so long; gradients there; R-hat."""
+    dim, dtype = density.target.dim, density.target.dtype
+    starts = np.repeat(points, GROUP_SIZE * NUM_GROUPS // len(points), axis=0)
+    group = np.repeat(np.arange(NUM_GROUPS), GROUP_SIZE)
+    whole = Wide(jnp.zeros(dim, dtype), jnp.ones(dim, dtype), jnp.ones((), dtype))
+    values, gradients = density(starts)
+    chains = as_chains(density.target, starts, values, gradients)
+    kept: list[np.ndarray] = []
+    slopes: list[np.ndarray] = []
+    renewals = [WARM_CALLS * 2**i for i in range(16)]
+    end = max_calls
+    for call in range(max_calls):
+        if call == end:
+            break
+        moved = advance(
+            density.target,
+            chains,
+            whole,
+            jnp.asarray(factor, dtype),
+            named_key(key, f"moves {call}"),
+        )
+        density.gradient_evaluations += GRADIENTS_PER_CALL
+        chains = moved.chains
+        kept.append(np.asarray(moved.places, float))
+        slopes.append(np.asarray(moved.gradients, float))
+        if call + 1 in renewals and call + 1 + KEPT_CALLS < max_calls:
+            # The newest moves tell where the mass is; what came before is forgotten.
+            recent = np.concatenate(kept[len(kept) // 2 :])
+            agreed = nested_rhat(recent, group) < agree
+            if end == max_calls and agreed and call + 1 > WARM_CALLS:
+                end = min(call + 1 + KEPT_CALLS, max_calls)
+            factor = covariance_factor(recent, factor)
+            kept, slopes = [], []
+    first = len(kept) // 3 if end == max_calls else 0
+    draws, gradients = np.concatenate(kept[first:]), np.concatenate(slopes[first:])
+    thinning = max(1, len(draws) * len(starts) // _MAX_KEPT)
+    return draws[::thinning], gradients[::thinning], nested_rhat(draws, group)
+
+
+def covariance_factor(
+    places: Float[np.ndarray, "moves chains dim"], factor: Float[np.ndarray, "dim dim"]
+) -> Float[np.ndarray, "dim dim"]:
+    """A square root of the draws' covariance, shrunk to the present one where they are few."""
+    flat = places.reshape(-1, places.shape[-1])
+    if not (flat.std(axis=0) > 0).all():
+        return factor
+    # In the present coordinates, where independence is the safe guess.
+    z = np.linalg.solve(factor, (flat - flat.mean(axis=0)).T)
+    count, dim = z.shape[1], z.shape[0]
+    trust = count / (count + _ENOUGH_EACH * dim)
+    empirical = z @ z.T / count
+    shrunk = trust * empirical + (1.0 - trust) * np.diag(np.diag(empirical))
+    return factor @ safe_cholesky(shrunk)
+
+
+def nested_rhat(
+    draws: Float[np.ndarray, "draws chains dim"], group: Int[np.ndarray, " chains"]
+) -> float:
+    """√(1 + B/W) of the worst coordinate, B between groups that share a start, W within them."""
+    means = draws.mean(axis=0)
+    groups = np.stack([means[group == one] for one in np.unique(group)])
+    centres = groups.mean(axis=1)
+    of_chains = groups.var(axis=1, ddof=1)
+    within_chains = draws.var(axis=0, ddof=1)
+    of_draws = np.stack([within_chains[group == one] for one in np.unique(group)]).mean(axis=1)
+    within = np.mean(of_chains + of_draws, axis=0)
+    # What groups of so many chains differ by when nothing is wrong is taken off.
+    excess = centres.var(axis=0, ddof=1) - np.mean(of_chains, axis=0) / groups.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rhat = np.sqrt(1.0 + np.maximum(excess, 0.0) / within)
+    return float(np.max(np.where(within > 0, rhat, np.inf)))
+
+
+def _masses(
+    density: Density, sites: list[Site], rng: np.random.Generator
+) -> tuple[Float[np.ndarray, " sites"], float]:
+    """The share of the mass that each site's mixture accounts for, and ln Z."""
+    shares = np.full(len(sites), 1.0 / len(sites))
+    points = [site.mixture.draw(_NUM_WEIGHED, rng) for site in sites]
+    values = density.values(np.concatenate(points))
+    log_sites = np.stack([site.mixture.log_density(np.concatenate(points)) for site in sites])
+    log_mixed = np.logaddexp.reduce(np.log(shares)[:, None] + log_sites, axis=0)
+    logs = _finite(values) - log_mixed
+    # Truncated (Ionides 2008): one weight must not decide alone.
+    top = np.logaddexp.reduce(logs) - 0.5 * np.log(len(logs))
+    log_evidence = float(np.logaddexp.reduce(logs) - np.log(len(logs)))
+    weights = np.exp(np.minimum(logs, top) - top)
+    for _ in range(50):
+        log_parts = np.log(shares)[:, None] + log_sites
+        parts = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=0)) @ weights
+        shares = np.maximum(parts / parts.sum(), 1e-12)
+    return shares / shares.sum(), log_evidence
+
+
+def _is_resolved(gaussian: Mixture, dtype: Any) -> bool:
+    """Whether floating-point numbers tell points within a standard deviation apart."""
+    widths = np.sqrt(np.diag(gaussian.covariances[0]))
+    resolution = 8.0 * np.finfo(dtype).eps * np.abs(gaussian.means[0])
+    return bool(np.isfinite(widths).all() and (widths > resolution + np.finfo(dtype).tiny).all())
+
+
+def _finite(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
+    """Log densities, with none where they are not finite."""
+    return np.where(np.isfinite(values), values, -np.inf)
+
+
+def _some(x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """So many rows, no one twice before every other once."""
+    rounds = -(-count // len(x))
+    order = [rng.permutation(len(x)) for _ in range(rounds)]
+    return x[np.concatenate(order)[:count]] if rounds else x[:0]

@@ -1,0 +1,71 @@
+"""The one signature of objectives: init, refresh, loss."""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from follmer.objectives.problem import Problem
+from follmer.paths import Diffusion, Drift
+
+# What a loss returns: its value, and the paths' log weights −F (or an estimate, for the curve).
+Loss = tuple[Float[Array, ""], Float[Array, " paths"]]
+
+
+class AbstractObjective(eqx.Module):
+    """A loss over drifts, least at the Föllmer drift; some learn from a memory of end points."""
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it learns from a memory; then `init` and `refresh` make and renew it."""
+        return False
+
+    def gradients_per_step(self, num_paths: int, per_path: int) -> float:
+        """Gradients of the target in a training step, of which the drift takes some `per_path`."""
+        return num_paths * (1 + per_path)
+
+    def init(self, problem: Problem, key: PRNGKeyArray) -> PyTree:
+        """The memory before training."""
+        return None
+
+    def refresh(
+        self,
+        memory: PyTree,
+        iteration: Int[Array, ""],
+        averaged: Callable[[], Drift],
+        problem: Problem,
+        key: PRNGKeyArray,
+    ) -> PyTree:
+        """The memory at an iteration, renewed by the averaged drift when that is due."""
+        return memory
+
+    @abc.abstractmethod
+    def loss(self, drift: Drift, problem: Problem, memory: PyTree, key: PRNGKeyArray) -> Loss:
+        """The loss and the log weights of its paths."""
+
+
+class FromFunction(AbstractObjective):
+    """A loss given as a function (drift, problem, key) -> (loss, log_weights)."""
+
+    function: Callable[[Drift, Problem, PRNGKeyArray], Loss]
+
+    def loss(self, drift: Drift, problem: Problem, memory: PyTree, key: PRNGKeyArray) -> Loss:
+        return self.function(drift, problem, key)
+
+
+def bridge_points(
+    diffusion: Diffusion, ends: Float[Array, "points dim"], key: PRNGKeyArray
+) -> tuple[Int[Array, " points"], Float[Array, "points dim"]]:
+    """For each end a step j of the grid and x_{t_j} on the Brownian bridge from 0 to the end.
+
+    All steps of the grid take turns, so that their shares of a batch do not fluctuate.
+    """
+    offset_key, noise_key = jax.random.split(key)
+    offset = jax.random.randint(offset_key, (), 0, diffusion.num_steps)
+    steps = (jnp.arange(len(ends)) + offset) % diffusion.num_steps
+    t = diffusion.starts[steps][:, None]
+    noise = jax.random.normal(noise_key, ends.shape, ends.dtype)
+    return steps, t * ends + jnp.sqrt(diffusion.gamma * t * (1.0 - t)) * noise

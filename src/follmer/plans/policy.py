@@ -1,0 +1,84 @@
+"""Every threshold of the plans, once: with its unit and where it comes from."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What decides how a posterior is reached. Operations are arithmetic ones, as `cost` counts."""
+
+    # Coordinates up to which covariances are dense (memory and eigenvectors: a minute at most).
+    max_dense: int = 3000
+    # Coordinates up to which modes are looked for from many starts, and particles are tempered:
+    # beyond, so few points say nothing of modes.
+    max_explored: int = 200
+    # Climbs to modes in one round, and operations that a round may take (seconds).
+    num_starts: int = 64
+    climb_budget: float = 2e10
+    # Gradients that one climb takes, about (measured on the targets of `follmer bench`).
+    gradients_per_climb: float = 400.0
+    # Operations that the chains of the population may take (seconds), and calls at least and most.
+    chain_budget: float = 2e11
+    fewest_calls: int = 12
+    most_calls: int = 96
+    # Nested R-hat below which chains agree (Margossian et al. 2024, arXiv:2110.13017).
+    agree: float = 1.01
+    # Particles of a tempering, and the narrowest scale of its start, per coordinate.
+    num_particles: int = 4096
+    fewest_particles: int = 512
+    narrowest_start: float = 5.0
+    # Operations per gradient up to which paths and steps are not spared, and are spared a little.
+    cheap_gradient: float = 3e5
+    moderate_gradient: float = 2e6
+    # The same for each coordinate, up to which the drift may look at the score in every step.
+    cheap_per_coordinate: float = 1e4
+    # Paths, and training steps, of a flow from one mode, by the cost of a gradient.
+    paths: tuple[int, int, int] = (64, 16, 8)
+    iterations: tuple[int, int, int] = (1000, 500, 200)
+    # Adam's rate, and the coordinates from which it falls: their noise adds up.
+    learning_rate: float = 1e-2
+    gentle_dim: int = 50
+
+    def num_climbs(self, dim: int, cost: float) -> int:
+        """Climbs of one round; one where there are too many dimensions to explore."""
+        if dim > self.max_explored:
+            return 1
+        affordable = self.climb_budget / (self.gradients_per_climb * max(cost, 1.0))
+        return int(np.clip(affordable, 1, self.num_starts))
+
+    def num_calls(self, cost: float, gradients_per_call: int) -> int:
+        """Calls of the population's chains; 0 where even a few would take too long."""
+        affordable = self.chain_budget / (gradients_per_call * max(cost, 1.0))
+        return 0 if affordable < self.fewest_calls else int(min(affordable, self.most_calls))
+
+    def particles(self, cost: float, gradients_per_particle: float) -> int:
+        """Particles of a tempering."""
+        affordable = self.chain_budget / (gradients_per_particle * max(cost, 1.0))
+        return int(np.clip(affordable, self.fewest_particles, self.num_particles))
+
+    def flow_settings(self, dim: int, cost: float) -> Mapping[str, Any]:
+        """Settings of a flow in coordinates where the target is near N(0, I)."""
+        settings: dict[str, Any] = {
+            "num_steps": 16,
+            "grid": "uniform",
+            "learning_rate": self.learning_rate * min(1.0, np.sqrt(self.gentle_dim / dim)),
+        }
+        if cost > max(self.cheap_gradient, self.cheap_per_coordinate * dim):
+            # Beside such a gradient more steps and a larger drift cost little; paths cost much.
+            settings |= {"drift": "additive", "num_steps": 32}
+            return settings | {"num_paths": 24, "num_iterations": 500}
+        dense = cost + 8.0 * dim**2
+        level = int(dense > self.cheap_gradient) + int(dense > self.moderate_gradient)
+        paths, iterations = self.paths[level], self.iterations[level]
+        return settings | {
+            "drift": "score_guided",
+            "num_paths": paths,
+            "num_iterations": iterations,
+        }
+
+
+POLICY = Policy()

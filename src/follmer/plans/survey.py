@@ -1,0 +1,111 @@
+"""What is known of a target before training: its modes, a population of draws, coordinates."""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from follmer.mcmc.curvature import gaussian_at
+from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG
+from follmer.mcmc.mixtures import Mixture, fit_mixture, matched_gaussian
+from follmer.mcmc.modes import Modes, find_modes
+from follmer.mcmc.population import GRADIENTS_PER_CALL, Population, Site, populate
+from follmer.mcmc.tempering import Tempered, temper
+from follmer.plans.policy import POLICY, Policy
+from follmer.targets import AbstractTarget, Affine, Density
+from follmer.targets.affine import from_covariance
+from follmer.tools.keys import generator, named_key
+
+# Temperatures that a tempering takes, about.
+_TEMPERATURES = 30
+# Draws of a population from which coordinates are read.
+_NUM_DRAWS = 8192
+
+
+class Survey:
+    """A target looked at from the host; each thing is found once, when it is first asked for."""
+
+    def __init__(
+        self,
+        target: AbstractTarget,
+        key: PRNGKeyArray,
+        *,
+        policy: Policy = POLICY,
+        tell: Callable[[str], object] = lambda line: None,
+    ):
+        self.target = target
+        self.policy = policy
+        self.density = Density(target)
+        self._key = key
+        self._tell = tell
+
+    @functools.cached_property
+    def modes(self) -> Modes:
+        """Where climbs lead."""
+        self._tell("climbing to modes")
+        starts = self.policy.num_climbs(self.target.dim, self.target.gradient_cost)
+        return find_modes(self.density, named_key(self._key, "modes"), num_starts=starts)
+
+    @functools.cached_property
+    def gaussian(self) -> Mixture:
+        """The Gaussian at the best mode, by its curvature."""
+        return gaussian_at(self.density, self.modes.x[0])
+
+    @functools.cached_property
+    def tempered(self) -> Tempered:
+        """Particles from a normal that is wide enough for all modes."""
+        x, least = self.modes.x, self.policy.narrowest_start
+        scale = (
+            np.maximum(1.5 * x.std(axis=0), least) if len(x) else np.full(self.target.dim, least)
+        )
+        mean = x.mean(axis=0) if len(x) else np.zeros(self.target.dim)
+        per_particle = float(_TEMPERATURES * MOVES_PER_CALL * NUM_LEAPFROG)
+        count = self.policy.particles(self.target.gradient_cost, per_particle)
+        key = named_key(self._key, "tempering")
+        return temper(self.density, mean, scale, count, key, self._tell)
+
+    @functools.cached_property
+    def population(self) -> Population | None:
+        """Draws by Markov chains; None where gradients are too expensive, or nothing was found."""
+        calls = self.policy.num_calls(self.target.gradient_cost, GRADIENTS_PER_CALL)
+        if calls == 0 or self.target.dim > self.policy.max_dense:
+            return None
+        if self.modes.are_countless and self.target.dim <= self.policy.max_explored:
+            return self._from_particles()
+        if len(self.modes.x) == 0:
+            return None
+        self._tell("running chains")
+        key = named_key(self._key, "population")
+        found = populate(self.density, self.modes, key, agree=self.policy.agree, max_calls=calls)
+        if found is None and self.target.dim <= self.policy.max_explored:
+            return self._from_particles()
+        return found
+
+    @functools.cached_property
+    def affine(self) -> Affine:
+        """Coordinates in which the population, or the Gaussian at the mode, is near N(0, I)."""
+        population = self.population
+        if population is None:
+            mean, covariance = self.gaussian.means[0], self.gaussian.covariances[0]
+        elif len(population.sites) == 1 and len(population.sites[0].mixture.shares) == 1:
+            mixture = population.sites[0].mixture
+            mean, covariance = mixture.means[0], mixture.covariances[0]
+        else:
+            draws = population.draws(_NUM_DRAWS, generator(self._key, "coordinates"))
+            mean, covariance = draws.mean(axis=0), np.atleast_2d(np.cov(draws.T))
+        return from_covariance(mean, covariance, self.target.dtype)
+
+    def _from_particles(self) -> Population:
+        """The tempered particles as a population of one site."""
+        x, gradients, log_evidence, _, reached = self.tempered
+        chains = x[: len(x) // 64 * 64].reshape(-1, 64, x.shape[1])
+        rng = generator(self._key, "particles")
+        half = slice(0, None, 2)
+        mixture = fit_mixture(x[half], gradients[half], rng)
+        # Particles that did not arrive are no draws of the target.
+        rhat = 1.0 if reached == 1.0 else float("inf")
+        return Population((Site(chains, rhat, mixture),), np.ones(1), log_evidence)
+
+
+__all__ = ["Survey", "matched_gaussian"]

@@ -1,0 +1,48 @@
+"""A target seen from the host: its values and gradients at many points, in one program."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from follmer.targets.abstract import AbstractTarget
+
+# Points evaluated together: where each is cheap, and where each takes long.
+_AT_ONCE, _FEW_AT_ONCE = 64, 8
+# Operations per gradient from which points are evaluated in few at a time.
+_EXPENSIVE = 1e6
+
+
+class Density:
+    """Log density and gradient of a target at rows of points, as NumPy arrays; counts gradients."""
+
+    def __init__(self, target: AbstractTarget):
+        self.target = target
+        self.gradient_evaluations = 0
+        self._at_once = _AT_ONCE if target.gradient_cost <= _EXPENSIVE else _FEW_AT_ONCE
+
+    def __call__(
+        self, x: Float[np.ndarray, "points dim"]
+    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
+        """Values and gradients at the points, in double precision."""
+        count, size = len(x), self._at_once
+        self.gradient_evaluations += count
+        # Filled up by the last point, so that any number of points takes one program.
+        rows = np.minimum(np.arange(-(-count // size) * size), count - 1)
+        blocks = np.asarray(x, self.target.dtype)[rows].reshape(-1, size, self.target.dim)
+        parts = [values_and_gradients(self.target, block) for block in blocks]
+        values, gradients = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return values[:count].astype(float), gradients[:count].astype(float)
+
+    def values(self, x: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """Log densities alone."""
+        return self(x)[0]
+
+
+@eqx.filter_jit
+def values_and_gradients(
+    target: AbstractTarget, x: Float[Array | np.ndarray, "points dim"]
+) -> tuple[Float[Array, " points"], Float[Array, "points dim"]]:
+    """The target's log density and its gradient at each point."""
+    return jax.vmap(jax.value_and_grad(target.log_density))(jnp.asarray(x))
