@@ -75,6 +75,13 @@ def test_python_dash_m_follmer_shows_the_help():
     assert "demo" in result.stdout
 
 
+def test_version_is_printed_alone():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout == f"follmer {follmer.__version__}\n" == "follmer 0.1.0\n"
+    assert result.stderr == ""
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_demo_tells_the_evidence_and_a_verdict_and_draws_a_picture(tmp_path):

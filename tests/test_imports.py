@@ -23,6 +23,7 @@ LAYERS = [
     ["baselines"],
     ["integrations"],
     ["datasets", "metrics"],
+    ["__version__"],  # of `follmer` itself, which imports all of the above
     ["plots"],
     ["paper"],
     ["bench"],

@@ -392,16 +392,17 @@ def test_step_scales_a_batch_to_all_data(data_target, key):
 
 def test_random_batch_has_rows_of_the_data(data_target, key):
     algorithm = NSFS(data_target, batch_size=3, drift=Affine(1), **SMALL)
-    batch = algorithm.random_batch(key, DATA)
+    batch = algorithm.target.random_batch(key, algorithm.batch_size)
     assert batch.shape == (3,)
     assert set(batch.tolist()) <= set(DATA.tolist())
-    everything = NSFS(data_target, drift=Affine(1), **SMALL).random_batch(key, DATA)
+    algorithm = NSFS(data_target, drift=Affine(1), **SMALL)
+    everything = algorithm.target.random_batch(key, algorithm.batch_size)
     np.testing.assert_array_equal(everything, DATA)
 
 
 def test_batch_size_of_all_the_data_brings_no_batch_noise(data_target, key):
     algorithm = NSFS(data_target, batch_size=len(DATA), drift=Affine(1), **SMALL)
-    batch = algorithm.random_batch(key, DATA)
+    batch = algorithm.target.random_batch(key, algorithm.batch_size)
     np.testing.assert_array_equal(np.sort(batch), np.sort(DATA))
 
 
@@ -441,6 +442,39 @@ def test_single_target_stays_single_where_double_is_enabled(key):
     for before, leaf in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
         assert leaf.dtype == before.dtype
     assert jax.jit(algorithm.sample, static_argnums=2)(after, key, 4).position.dtype == jnp.float32
+
+
+def test_changed_options_are_changed_and_all_others_are_kept(data_target):
+    options = {"objective": det, "batch_size": 2, "clip_norm": 3.0, "optimizer": optax.sgd(0.1)}
+    algorithm = NSFS(data_target, drift=Affine(1), **SMALL, **options)
+    before = algorithm.options
+    other = algorithm.changed(gamma=2.0, num_paths=9)
+    assert other.target is data_target
+    assert (other.process.gamma, other.num_paths) == (2.0, 9)
+    changed = {"gamma", "num_paths"}
+    for name in before.keys() - changed:
+        assert other.options[name] is before[name] or other.options[name] == before[name], name
+    assert (algorithm.process.gamma, algorithm.num_paths) == (1.0, 4)
+
+
+def test_an_algorithm_can_be_moved_to_another_target(target, data_target):
+    algorithm = NSFS(target, **NAMED)
+    moved = algorithm.changed(target=data_target)
+    assert moved.target is data_target
+    assert moved.describe() == algorithm.describe()
+    assert jax.tree.leaves(moved.init(jax.random.key(0)).parameters)[0].shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"num_step": 3}, r"'num_step' is not an option.*\n.*\n.*'num_steps'\?"),
+        ({"gamma": 0}, "gamma"),
+    ],
+)
+def test_bad_changes_are_input_errors(target, changes, says):
+    with pytest.raises(InputError, match=says):
+        NSFS(target, **NAMED).changed(**changes)
 
 
 def test_describe_is_plain_and_marks_what_is_the_users_own(target):
@@ -496,7 +530,6 @@ def test_describe_keeps_numpy_numbers(data_target, option):
         ({"drift_options": {"dim": 3}}, "'dim' is not an option"),
         ({"drift_options": {"width": 0}}, "width must be a whole number"),
         ({"drift_options": {"width": 2.5}}, "width must be a whole number"),
-        ({"drift_options": None}, "drift_options"),
         ({"drift_options": 8}, "drift_options"),
         ({"drift": Affine(), "drift_options": {"width": 8}}, "drift_options only go with a drift"),
         ({"drift": lambda t, x: x[:1]}, r"the drift returns \(1,\) for a state of shape \(2,\)"),

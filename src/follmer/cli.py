@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from follmer import __version__
 from follmer.errors import FollmerError
 
 app = typer.Typer(
@@ -22,8 +23,21 @@ app = typer.Typer(
 _POSTERIORDB = "posteriordb"
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"follmer {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
 

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -56,12 +56,30 @@ def options_checked(function: Callable[_Parameters, _Result]) -> Callable[_Param
             signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputError(
-                f"{function.__qualname__} cannot be called this way: {error}.",
-                hint=f"the signature {function.__qualname__}{signature}",
+                f"{_called(function)} cannot be called this way: {error}.",
+                hint=_HINTS.get(str(error), f"{_called(function)}{_plain(signature)}"),
             ) from None
         return function(*args, **kwargs)
 
     return checked
+
+
+# What to write where Python misses an argument.
+_HINTS = {"missing a required argument: 'key'": "key=jax.random.key(0)"}
+
+
+def _plain(signature: inspect.Signature) -> inspect.Signature:
+    """The signature without self and without types, which for arrays are long."""
+    parameters = [one for one in signature.parameters.values() if one.name != "self"]
+    return signature.replace(
+        parameters=[one.replace(annotation=one.empty) for one in parameters],
+        return_annotation=signature.empty,
+    )
+
+
+def _called(function: Callable[..., Any]) -> str:
+    """The name that a user calls: a class's for its constructor."""
+    return function.__qualname__.removesuffix(".__init__")
 
 
 def in_a_line(error: Exception) -> str:

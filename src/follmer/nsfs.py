@@ -19,7 +19,7 @@ from follmer.paths import AbstractReference, Drift, Grid
 from follmer.process import Process, described, process_options
 from follmer.targets import AbstractTarget, checked_batch_size
 from follmer.tools.checks import as_key, fraction, positive_float, positive_int
-from follmer.tools.keys import key_rows, named_keys
+from follmer.tools.keys import named_keys
 from follmer.tools.modules import ByIdentity
 from follmer.tools.optimizers import as_optimizer, guarded
 
@@ -112,6 +112,8 @@ class NSFS(ByIdentity):
         self.num_paths = positive_int("num_paths", num_paths)
         self.num_iterations = positive_int("num_iterations", num_iterations)
         self.batch_size = checked_batch_size(batch_size, target.num_data)
+        if not callable(learning_rate):
+            learning_rate = positive_float("learning_rate", learning_rate)
         as_optimizer(optimizer, learning_rate, num_iterations)
         self.learning_rate, self.optimizer = learning_rate, optimizer
         self.clip_norm = positive_float("clip_norm", clip_norm)
@@ -183,14 +185,14 @@ class NSFS(ByIdentity):
         """Independent draws with exact log weights, on a grid of any number of steps."""
         statistics_key, draw_key = named_keys(as_key(key), "statistics", "draws")
         parameters = self.process.with_statistics(state.average, self.num_paths, statistics_key)
-        keys = key_rows(draw_key, positive_int("num_samples", num_samples))
+        keys = jax.random.split(draw_key, positive_int("num_samples", num_samples))
         x, log_weights = self.process.simulate(parameters, keys, num_steps)
         return Draws(jax.vmap(self.target.constrain)(x), log_weights)
 
     def gradient_evaluations(self, iterations: int) -> int:
         """Gradients of the target that so much training takes."""
         seen = self.process.num_steps if self.process.drift == "score_guided" else 0
-        return int(iterations * (self.objective.gradients_per_step(self.num_paths, seen)))
+        return self.objective.gradient_evaluations(iterations, self.num_paths, seen)
 
     def describe(self) -> dict[str, Any]:
         """The options as JSON-able values; what is not the library's own is "custom"."""

@@ -51,8 +51,7 @@ class Process(ByIdentity):
     grid: str | Grid = "geometric"
     step_rule: str = "h_transform"
     reference: AbstractReference | None = None
-    base: AbstractReference = dataclasses.field(init=False)  # the reference, or Brownian motion
-    skeleton: PyTree = dataclasses.field(init=False)  # the drift without its trained arrays
+    skeleton: PyTree = None  # the drift without its trained arrays; always made here
 
     def __post_init__(self) -> None:
         self.target = as_any_target(self.target)
@@ -66,9 +65,19 @@ class Process(ByIdentity):
             )
         layout, dtype = self.target.layout, self.target.dtype
         self.drift_options = checked_drift(self.drift, self.drift_options, layout, dtype)
-        self.base = self.reference or Brownian()
+        if not isinstance(self.reference, AbstractReference | None):
+            raise InputError(
+                f"reference is {type(self.reference).__name__}, not a process.",
+                hint="follmer.paths.PriorProcess(posterior.sampler); "
+                "or fit(target, reference=posterior)",
+            )
         self.base.check(self)
         self.skeleton = self._skeleton()
+
+    @property
+    def base(self) -> AbstractReference:
+        """The reference, or Brownian motion."""
+        return Brownian() if self.reference is None else self.reference
 
     def parameters(self, key: PRNGKeyArray) -> PyTree:
         """The drift's parameters before training: the library's networks start at zero drift."""
@@ -206,7 +215,8 @@ class Process(ByIdentity):
 
 def process_options() -> list[str]:
     """The names of a process's options, target aside."""
-    return [one.name for one in dataclasses.fields(Process) if one.init and one.name != "target"]
+    names = [one.name for one in dataclasses.fields(Process)]
+    return [name for name in names if name not in ("target", "skeleton")]
 
 
 def described(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from follmer.bench import baselines, posteriordb, running
 from follmer.bench.baselines import Baseline, Result, laplace
 from follmer.bench.targets import gaussian, regression
 from follmer.errors import InputError
-from follmer.judging.diagnostics import SecondOpinion
+from follmer.judging import Audit
 from follmer.nsfs import Draws
 
 # Errors of 100 exact draws of this regression vary by 48 %; at least 20 sets are averaged.
@@ -98,7 +98,7 @@ def test_the_default_fit_is_measured_by_its_weighted_draws(monkeypatch, key):
             weighted_sample=lambda number, *, key: Draws(draws[:number], log_weights),
             notes=("a note",),
             gradient_evaluations=123,
-            second_opinion=SecondOpinion(0.0, 0.01, 0.05, 0.1),
+            audit=Audit(0.0, 0.01, 0.05, 0.1),
         )
 
     monkeypatch.setattr(running, "fit", fit)

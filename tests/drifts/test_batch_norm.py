@@ -9,6 +9,7 @@ import pytest
 from follmer import NSFS, InputError, Target
 from follmer.drifts import BatchNormMLP
 from follmer.paths import PATHS_AXIS
+from follmer.process import Process
 
 EPSILON = 1e-5
 # Times that are among the 21 knots of the running statistics.
@@ -155,22 +156,36 @@ def trained():
     return algorithm, state
 
 
-def test_draws_know_the_statistics_although_steps_do_not_keep_them(trained):
+def test_draws_know_the_statistics_although_steps_do_not_keep_them(trained, monkeypatch):
     algorithm, state = trained
     assert np.all(np.asarray(state.average.stack.norms[0].running_variance) == 0)
-    settling_key, path_key = jax.random.split(jax.random.key(2))
-    keys = jax.random.split(path_key, 8)
-    parameters = algorithm.settled(state.average, settling_key)
+    simulate, used = Process.simulate, []
+
+    def seen(process, parameters, keys, *args):
+        used.append((parameters, keys))
+        return simulate(process, parameters, keys, *args)
+
+    monkeypatch.setattr(Process, "simulate", seen)
     draws = algorithm.sample(state, jax.random.key(2), 8).position
-    np.testing.assert_allclose(draws, algorithm.simulate(parameters, keys)[0], rtol=1e-5)
-    assert np.max(np.abs(draws - algorithm.simulate(state.average, keys)[0])) > 1e-3
+    ((parameters, keys),) = used
+    process = algorithm.process
+    settled = process.with_statistics(state.average, 1000, jax.random.key(3))
+    for norm, other in zip(parameters.stack.norms, settled.stack.norms, strict=True):
+        # Standard errors of means of 20 · 8 paths, around statistics of 20 · 1000.
+        error = np.sqrt(other.running_variance[1:] / 160)
+        np.testing.assert_array_less(
+            np.abs(norm.running_mean - other.running_mean)[1:], 5 * error + 1e-6
+        )
+        assert np.all(norm.running_variance[1:] > 0)
+    without = simulate(process, state.average, keys)[0]
+    assert np.max(np.abs(draws - without)) > 1e-3
 
 
 def test_a_draw_does_not_depend_on_the_other_keys(trained):
     algorithm, state = trained
     keys = jax.random.split(jax.random.key(3), 8)
     others = keys.at[1:].set(jax.random.split(jax.random.key(4), 7))
-    simulate = jax.jit(algorithm.simulate)
+    simulate = jax.jit(algorithm.process.simulate)
     for one, two in zip(
         simulate(state.average, keys), simulate(state.average, others), strict=True
     ):
@@ -178,11 +193,10 @@ def test_a_draw_does_not_depend_on_the_other_keys(trained):
         assert not np.array_equal(one[1], two[1])
 
 
-def test_objectives_with_a_memory_refuse_batch_norm(key):
+def test_objectives_with_a_memory_refuse_batch_norm():
     target = Target(lambda x: -0.5 * jnp.sum(x**2), like=jnp.zeros(2))
-    algorithm = NSFS(target, drift="batch_norm_mlp", objective="adjoint_matching")
     with pytest.raises(InputError, match="BatchNorm"):
-        algorithm.init(key)
+        NSFS(target, drift="batch_norm_mlp", objective="adjoint_matching")
 
 
 def test_settling_forgets_the_statistics_of_an_earlier_drift(key):
@@ -196,7 +210,7 @@ def test_settling_forgets_the_statistics_of_an_earlier_drift(key):
         num_paths=32,
     )
     state = algorithm.init(key)
-    assert algorithm.has_statistics
+    assert algorithm.process.has_statistics
     # Untrained, the paths are Brownian: at t = ½ (knot 10) the first layer's inputs are known.
     layer = state.average.stack.layers[0]
     mean = layer.weight[:, 2] * 0.5 + layer.bias
@@ -207,7 +221,7 @@ def test_settling_forgets_the_statistics_of_an_earlier_drift(key):
 
     wrong = (jnp.tile(mean + 1.0, (21, 1)), jnp.ones((21, 5)))
     late = eqx.tree_at(lambda s: (norm(s).running_mean, norm(s).running_variance), state, wrong)
-    settled = algorithm.settled(late.average, key).stack.norms[0]
+    settled = algorithm.process.with_statistics(late.average, 32, key).stack.norms[0]
     noise = np.sqrt(variance / (20 * 32))
     np.testing.assert_array_less(np.abs(settled.running_mean[10] - mean), 4 * noise)
     # The variance of 32 values has a relative standard deviation of about √(2/32).

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from follmer import NSFS, InputError, Target
-from follmer.drifts import DRIFTS, MLP, BatchNormMLP, ResNet, Sizes, build_drift
+from follmer.drifts import DRIFTS, MLP, BatchNormMLP, ResNet, build_drift
 from follmer.drifts.resnet import sinusoids
 from follmer.paths import Control
+from follmer.targets import Layout
 
 
 def count(tree):
@@ -54,9 +55,9 @@ def test_resnet_has_as_many_parameters_as_listing_2(dim):
     assert count(shapes(lambda key: ResNet(dim, key=key))) == expected
 
 
-def decoupled(name, sizes, key=None, **options):
+def decoupled(name, layout, key=None, **options):
     key = jax.random.key(0) if key is None else key
-    return build_drift(name, options, sizes, jnp.float32, key)
+    return build_drift(name, options, layout, jnp.float32, key)
 
 
 @pytest.mark.parametrize(("shared", "local", "data", "width"), [(1, 1, 1, 20), (2, 3, 5, 8)])
@@ -64,8 +65,8 @@ def test_decoupled_has_as_many_parameters_as_listing_3(shared, local, data, widt
     expected = (
         linear(shared + local + data + 1, width) + 3 * linear(width, width) + linear(width, local)
     )
-    sizes = Sizes(shared, local, data)
-    built = shapes(lambda key: decoupled("batch_norm_mlp", sizes, key, width=width))
+    layout = Layout(shared, local, data)
+    built = shapes(lambda key: decoupled("batch_norm_mlp", layout, key, width=width))
     assert count(built.local.stack.layers) == expected
     assert len(built.local.stack.norms) == 4
 
@@ -111,7 +112,7 @@ def test_sinusoids_run_from_frequency_1_to_1e_4():
     np.testing.assert_allclose(found, [*np.sin(angles), *np.cos(angles)], rtol=1e-6)
 
 
-DECOUPLED = Sizes(dim=2, local_dim=3, num_features=4)
+DECOUPLED = Layout(dim=2, local_dim=3, num_features=4)
 
 
 @pytest.mark.parametrize("name", ["time_mlp", "mlp", "batch_norm_mlp"])

@@ -23,8 +23,11 @@ from follmer import (
     Target,
     fit,
 )
+from follmer.fitting.training import initial_state, step_keys
 from follmer.objectives import det
+from follmer.process import Process, process_options
 from follmer.tools import progress
+from follmer.tools.keys import named_key
 
 KEY = jax.random.key(0)
 # Four chunks of 5 iterations and a last one of 3.
@@ -160,12 +163,10 @@ def test_callback_is_called_once_per_chunk_with_a_report(whole):
 def test_fit_repeats_the_algorithms_own_steps(target):
     posterior = fit(target, **{**AFFINE, "drift": Affine(), "num_iterations": 3, "patience": None})
     algorithm = NSFS(target, **{**ALGORITHM_OPTIONS, **AFFINE_DRIFT, "num_iterations": 3})
-    _, train_key, _, _ = jax.random.split(KEY, 4)
-    init_key, train_key, _ = jax.random.split(train_key, 3)
-    state, step = algorithm.init(init_key), jax.jit(algorithm.step)
+    train_key = named_key(KEY, "training 0")
+    state, step = initial_state(algorithm, train_key), jax.jit(algorithm.step)
     for i in range(3):
-        _, step_key = jax.random.split(jax.random.fold_in(train_key, i))
-        state, info = step(state, step_key)
+        state, info = step(state, step_keys(named_key(train_key, "steps"), i)[1])
         np.testing.assert_allclose(posterior.history["loss"][i], info.loss, rtol=1e-5)
     for found, expected in zip(
         jax.tree.leaves(parameters(posterior)), jax.tree.leaves(state.average), strict=True
@@ -296,10 +297,10 @@ def folder(started, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"gamma": 2.0}, r"other settings: gamma 1\.0 → 2\.0"),
-        ({"num_iterations": 30}, "other settings: num_iterations 23 → 30"),
-        ({"drift_options": {"width": 5, "depth": 1}}, "other settings: drift_options"),
-        ({"drift": "time_mlp"}, "other settings: drift 'mlp' → 'time_mlp'"),
+        ({"gamma": 2.0}, r"other options: gamma None → 2\.0"),
+        ({"num_iterations": 30}, "other options: num_iterations 23 → 30"),
+        ({"drift_options": {"width": 5, "depth": 1}}, "other options: drift_options"),
+        ({"drift": "time_mlp"}, "other options: drift 'mlp' → 'time_mlp'"),
         ({"chunk_size": 4}, "other chunk_size: 5 → 4"),
         ({"key": jax.random.key(1)}, r"other key: \[0, 0\] → \[0, 1\]"),
     ],
@@ -536,7 +537,7 @@ def test_target_that_is_no_target_is_an_input_error():
 def test_nsfs_is_trained_as_it_is(target, whole):
     algorithm = NSFS(target, **ALGORITHM_OPTIONS)
     posterior = fit(algorithm, key=KEY, chunk_size=5, progress=False)
-    assert posterior.sampler.algorithm is algorithm
+    assert posterior.sampler.process.describe() == algorithm.process.describe()
     assert_same_posterior(posterior, whole[0])
 
 
@@ -544,7 +545,7 @@ def test_options_beside_an_nsfs_replace_its_own(target, whole):
     algorithm = NSFS(target, **{**ALGORITHM_OPTIONS, "num_iterations": 9, "gamma": 3.0})
     posterior = fit(algorithm, key=KEY, chunk_size=5, progress=False, num_iterations=23, gamma=1.0)
     assert_same_posterior(posterior, whole[0])
-    assert algorithm.gamma == 3.0
+    assert algorithm.process.gamma == 3.0
 
 
 @pytest.fixture(scope="module")
@@ -636,9 +637,32 @@ def test_progress_bar_is_shown_and_hidden(target, capfd):
 
 def test_the_papers_setting_is_kept(target):
     posterior = fit(target, key=KEY, **{**PAPER, "num_iterations": 2}, audit=False, progress=False)
-    assert posterior.sampler.describe() | {"learning_rate": None, "num_iterations": None} == {
-        **NSFS(target).describe(),
-        **{name: value for name, value in PAPER.items() if name != "precondition"},
-        "learning_rate": None,
-        "num_iterations": None,
+    found = posterior.sampler.process.describe()
+    expected = Process(target).describe() | {
+        name: value for name, value in PAPER.items() if name in process_options()
     }
+    assert found == expected
+
+
+def test_a_precondition_beside_an_nsfs_is_an_error(target):
+    algorithm = NSFS(target, **ALGORITHM_OPTIONS)
+    with pytest.raises(InputError, match="precondition was given together with an NSFS"):
+        fit(algorithm, key=KEY, precondition="laplace")
+
+
+def test_a_checkpoint_is_looked_at_before_anything_is_computed(folder):
+    def log_density(x):
+        assert isinstance(x, jax.core.Tracer)
+        return log_normal(x, 1.0, 0.5)
+
+    target = Target(log_density, like=jnp.zeros(2))
+
+    def compute(*given):
+        raise AssertionError("computed before the checkpoint was looked at")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("follmer.targets.density.values_and_gradients", compute)
+        with pytest.raises(InputError, match="already holds a run"):
+            fit(target, **SMALL, checkpoint=folder)
+        with pytest.raises(FileError, match="other options: gamma"):
+            fit(target, **{**SMALL, "gamma": 2.0}, checkpoint=folder, resume=True)

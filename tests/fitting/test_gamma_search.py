@@ -1,5 +1,3 @@
-import importlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +6,7 @@ from jax.scipy.stats import norm
 
 import follmer
 from follmer import NSFS, NonFiniteError, Target
+from follmer.fitting import training
 from follmer.fitting.gamma_search import GAMMAS, search_gamma
 
 SD = 0.1
@@ -48,7 +47,7 @@ def test_fit_finds_the_gamma_of_the_target_and_says_so(few_gammas, key):
         callbacks=[seen.append],
         **OPTIONS,
     )
-    assert posterior.sampler.algorithm.gamma == SD**2
+    assert posterior.sampler.process.gamma == SD**2
     (note,) = posterior.notes
     assert note.startswith("gamma 0.01, by the ELBO of runs of 100 iterations")
     assert len(seen) == 1  # the short runs are not reported
@@ -61,36 +60,36 @@ def test_an_algorithm_is_searched_like_a_target(few_gammas, key):
     posterior = follmer.fit(
         NSFS(gaussian(), **OPTIONS), key=key, gamma="search", audit=False, progress=False
     )
-    assert posterior.sampler.algorithm.gamma == SD**2
+    assert posterior.sampler.process.gamma == SD**2
 
 
 def test_the_highest_elbo_wins_after_runs_of_a_tenth(algorithm):
     tried = []
 
     def elbo(short):
-        tried.append((short.gamma, short.num_iterations))
-        return -abs(short.gamma - 0.2**2)
+        tried.append((short.process.gamma, short.num_iterations))
+        return -abs(short.process.gamma - 0.2**2)
 
     choice = search_gamma(algorithm, elbo)
-    assert choice.algorithm.gamma == 0.2**2
+    assert choice.algorithm.process.gamma == 0.2**2
     assert choice.algorithm.num_iterations == 5000
     assert tried == [(gamma, 500) for gamma in GAMMAS]
 
 
 def test_a_gamma_that_cannot_be_trained_is_out(algorithm):
     def elbo(short):
-        if short.gamma > 0.01:
+        if short.process.gamma > 0.01:
             raise NonFiniteError("diverged.")
-        return np.nan if short.gamma < 0.001 else -short.gamma
+        return np.nan if short.process.gamma < 0.001 else -short.process.gamma
 
     choice = search_gamma(algorithm, elbo)
-    assert choice.algorithm.gamma == 0.05**2
+    assert choice.algorithm.process.gamma == 0.05**2
     assert "0.25: -inf" in choice.words
 
 
 def test_where_no_gamma_can_be_trained_the_error_is_raised(algorithm):
     def elbo(short):
-        raise NonFiniteError(f"diverged at {short.gamma}.")
+        raise NonFiniteError(f"diverged at {short.process.gamma}.")
 
     with pytest.raises(NonFiniteError, match="diverged"):
         search_gamma(algorithm, elbo)
@@ -100,9 +99,7 @@ def test_an_interrupt_ends_the_search(key, monkeypatch):
     def interrupted(self, run, bar):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(
-        importlib.import_module("follmer.fitting.training").Loop, "chunk", interrupted
-    )
+    monkeypatch.setattr(training._Loop, "chunk", interrupted)
     with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
         follmer.fit(
             gaussian(), key=key, gamma="search", precondition="identity", progress=False, **OPTIONS

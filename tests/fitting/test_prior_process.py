@@ -9,7 +9,7 @@ from jax.scipy.stats import t as student
 from numpyro.distributions import constraints
 
 from follmer import InputError, Target, load, prior_process
-from follmer.plans import as_gaussian
+from follmer.plans.gaussian import as_gaussian
 
 KEY = jax.random.key(0)
 COVARIANCE = jnp.array([[4.0, 1.2], [1.2, 0.5]])
@@ -56,7 +56,7 @@ def assert_is_exact(process):
 def test_a_gaussian_prior_has_its_process_in_closed_form(log_prior, gamma):
     process = prior_process(with_data(log_prior), key=KEY, gamma=gamma)
     assert_is_exact(process)
-    assert process.sampler.algorithm.gamma == gamma
+    assert process.sampler.process.gamma == gamma
 
 
 def test_its_draws_are_those_of_the_prior():
@@ -100,7 +100,7 @@ def test_other_priors_are_not_taken_for_gaussian(log_prior):
 def test_any_other_prior_is_fitted():
     process = prior_process(with_data(lasso), key=KEY, **TINY)
     assert len(process.history["loss"]) == 10
-    assert process.sampler.algorithm.drift == "time_mlp"
+    assert process.sampler.process.drift == "time_mlp"
     # A process of the prior has not seen the data.
     assert process.target.num_data is None
     assert process.notes == ("one mode from 64 starts: whitened by its curvature",)

@@ -160,6 +160,136 @@ def test_a_small_fit_returns_every_name(key):
     assert "theta[2]" in posterior.summary(key=key, num_samples=256)
 
 
+def compiled_while(function):
+    """What a call returns, and how many programs were compiled for it."""
+    events = []
+
+    def listen(name, seconds, **_):
+        if name == "/jax/core/compile/backend_compile_duration":
+            events.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        result = jax.block_until_ready(function())
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    return result, len(events)
+
+
+def regression(columns, *, y, degree=1, name="slope", prior=None):
+    """Arrays in a dict, a keyword, and arguments that decide what is computed."""
+    x = jnp.stack(list(columns.values()), axis=1) ** degree
+    slope = numpyro.sample(name, prior or dist.Normal(jnp.zeros(x.shape[1]), 1.0))
+    numpyro.deterministic("fitted", x @ slope)
+    numpyro.sample("y", dist.Normal(x @ slope, 1.0), obs=y)
+
+
+def columns(seed):
+    rng = np.random.default_rng(seed)
+    # Not in the order of their names.
+    return {"b": rng.normal(size=6), "a": rng.normal(size=6)}
+
+
+def evaluated(target):
+    return follmer.targets.values_and_gradients(target, np.full((2, target.dim), 0.3, np.float32))
+
+
+def test_a_second_target_of_the_same_model_and_shapes_compiles_nothing(key):
+    def model(columns, **options):
+        regression(columns, **options)
+
+    first = follmer.from_numpyro(model, columns(0), y=Y.repeat(2), degree=2)
+    second = follmer.from_numpyro(model, columns(1), y=-Y.repeat(2), degree=2)
+    assert compiled_while(lambda: evaluated(first))[1] > 0
+    (values, _), programs = compiled_while(lambda: evaluated(second))
+    assert programs == 0
+    # The values are those of its own data.
+    x = np.stack([columns(1)["b"], columns(1)["a"]], axis=1) ** 2
+    slope = np.full(2, 0.3)
+    expected = norm.logpdf(slope).sum() + norm.logpdf(-Y.repeat(2), x @ slope).sum()
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    draw = second.constrain(jnp.full(2, 0.3))
+    np.testing.assert_allclose(draw["fitted"], x @ slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change", [{"degree": 3}, {"name": "other"}, {"prior": dist.Cauchy(jnp.zeros(2))}]
+)
+def test_what_is_no_array_is_part_of_the_model(change):
+    def evaluated_with(**options):
+        return evaluated(follmer.from_numpyro(regression, columns(0), y=Y.repeat(2), **options))
+
+    plain = evaluated_with()
+    changed = evaluated_with(**change)
+    if "name" in change:
+        np.testing.assert_array_equal(changed[0], plain[0])
+    else:
+        assert np.all(changed[0] != plain[0])
+
+
+def test_columns_keep_their_order(x64):
+    target = follmer.from_numpyro(regression, columns(0), y=Y.repeat(2))
+    slope = jnp.array([1.0, 0.0])
+    np.testing.assert_allclose(target.constrain(slope)["fitted"], columns(0)["b"], rtol=1e-12)
+
+
+def by_numpy(y):
+    numpyro.sample("z", dist.Normal(np.asarray(y).mean(), 1.0))
+
+
+def by_branch(y):
+    numpyro.sample("z", dist.Normal(1.0 if y.mean() > 0 else -1.0, 1.0).expand([2]))
+
+
+def by_count(y):
+    with numpyro.plate("n", int(y[0])):
+        numpyro.sample("z", dist.Normal(y.mean(), 1.0))
+
+
+class Doubled(np.ndarray):
+    """With arithmetic of its own."""
+
+    def sum(self):
+        return 2.0 * np.asarray(self).sum()
+
+
+def by_subclass(y):
+    numpyro.sample("z", dist.Normal(y.sum(), 1.0))
+
+
+def by_seconds(y):
+    numpyro.sample("z", dist.Normal(jnp.asarray(y - y[0]), 1.0).to_event(1))
+
+
+def by_object(y):
+    numpyro.sample("z", dist.Normal(y["mean"], 1.0))
+
+
+class Unhashable(dict):
+    """Such as a data frame: it cannot be told whether two are alike."""
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "location"),
+    [
+        (by_numpy, np.array([1.0, 3.0]), [2.0]),
+        (by_branch, np.array([1.0, 3.0]), [1.0, 1.0]),
+        (by_count, np.array([3, 5]), [4.0, 4.0, 4.0]),
+        (by_subclass, np.array([1.0, 4.0]).view(Doubled), [10.0]),
+        (by_seconds, 1.7e9 + np.arange(3.0), [0.0, 1.0, 2.0]),
+        (by_object, Unhashable(mean=np.array(2.0)), [2.0]),
+    ],
+)
+def test_a_model_that_cannot_be_traced_with_its_arguments_is_still_sampled(model, y, location):
+    target = follmer.from_numpyro(model, y)
+    values, gradients = evaluated(target)
+    np.testing.assert_allclose(values, norm.logpdf(0.3, np.array(location)).sum(), rtol=1e-5)
+    np.testing.assert_allclose(gradients[0], np.array(location) - 0.3, rtol=1e-5)
+    # Whatever its arguments were, they are constants of its programs.
+    again = follmer.from_numpyro(model, y)
+    assert compiled_while(lambda: evaluated(again))[1] > 0
+
+
 def discrete():
     numpyro.sample("which", dist.Categorical(jnp.ones(2) / 2))
     numpyro.sample("count", dist.Poisson(3.0))

@@ -8,7 +8,7 @@ from jax.scipy.stats import norm
 
 import follmer
 from follmer.drifts import GaussianDrift
-from follmer.judging.diagnostics import diagnose
+from follmer.judging import diagnose
 from follmer.objectives import AdjointMatching, BridgeMatching, Problem
 from follmer.paths import Diffusion, grid_times, uniform
 
@@ -27,7 +27,15 @@ def draws():
 @pytest.fixture(scope="module")
 def problem():
     diffusion = Diffusion(2, 1.0, grid_times(uniform, 50), jnp.float32)
-    return Problem(diffusion, log_density, num_paths=64)
+    return Problem(
+        diffusion, log_density, lambda x: log_density(x) - diffusion.log_reference(x), num_paths=64
+    )
+
+
+def refreshed(objective, memory, drift, problem, key):
+    """The memory after an iteration at which it is renewed."""
+    due = jnp.asarray(objective.refresh_every - 1)
+    return objective.refresh(memory, due, lambda: drift, problem, key)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +45,7 @@ def test_the_loss_is_least_at_the_foellmer_drift(problem, draws, key, build):
     objective = build(draws)
     best = GaussianDrift(jnp.asarray(MEAN), jnp.diag(jnp.asarray(SD**2)))
     memory = objective.init(problem, key)
-    memory = objective.refresh(memory, best, problem._replace(num_paths=4096), key)
+    memory = refreshed(objective, memory, best, problem._replace(num_paths=4096), key)
 
     def loss(drift):
         # The same points for both drifts, so that their noise cancels.
@@ -77,7 +85,27 @@ def test_memory_is_refreshed_by_paths_as_far_as_they_are_effective(problem, key)
     far = jnp.full((512, 2), 40.0)
     best = GaussianDrift(jnp.asarray(MEAN), jnp.diag(jnp.asarray(SD**2)))
     objective = BridgeMatching(far, refresh_paths=256, moves=0)
-    memory = objective.refresh(objective.init(problem, key), best, problem, key)
+    memory = refreshed(objective, objective.init(problem, key), best, problem, key)
     replaced = np.mean(np.asarray(memory.draws)[:, 0] < 20.0)
     # Half of the effective share of 256 new draws among 512.
     assert 0.1 < replaced <= 0.25
+
+
+@pytest.mark.parametrize(
+    "build", [lambda draws: BridgeMatching(draws, refresh_paths=64), lambda _: AdjointMatching()]
+)
+def test_memory_is_left_alone_until_it_is_due(problem, draws, key, build):
+    objective = build(draws)
+    best = GaussianDrift(jnp.asarray(MEAN), jnp.diag(jnp.asarray(SD**2)))
+    memory = objective.init(problem, key)
+    assert objective.has_memory
+
+    def after(iteration):
+        new = objective.refresh(memory, jnp.asarray(iteration), lambda: best, problem, key)
+        return any(
+            np.any(np.asarray(a) != np.asarray(b))
+            for a, b in zip(jax.tree.leaves(memory), jax.tree.leaves(new), strict=True)
+        )
+
+    every = objective.refresh_every
+    assert [after(i) for i in (0, every - 2, every - 1, every)] == [False, False, True, False]

@@ -6,9 +6,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-import follmer.paper.reproduce
 from follmer import FileError, InputError, plots
 from follmer.cli import app
+from follmer.paper import reproduce as reproducing
 from follmer.paper.experiments.experiment import Picture, Record, Trial
 from follmer.paper.reproduce import reproduce
 
@@ -42,8 +42,8 @@ def made_up(monkeypatch):
         for name in [one.method for one in trials]:
             yield Picture(name, "A title", f"{len(records)} records.", plots.figure()[0])
 
-    monkeypatch.setattr(follmer.reproduce, "run", run)
-    for module in follmer.reproduce.EXPERIMENTS.values():
+    monkeypatch.setattr(reproducing, "run", run)
+    for module in reproducing.EXPERIMENTS.values():
         monkeypatch.setattr(module, "pictures", pictures)
     return results
 
@@ -147,7 +147,7 @@ def test_figures_that_cannot_be_drawn_are_told_and_the_results_stay(made_up, tmp
         raise ZeroDivisionError("no ink")
 
     told = []
-    monkeypatch.setattr(follmer.reproduce.EXPERIMENTS["banana"], "pictures", pictures)
+    monkeypatch.setattr(reproducing.EXPERIMENTS["banana"], "pictures", pictures)
     made_up["banana", "auto"] = [(record("banana", ece=0.1), trial())]
     reproduce(["banana"], out=tmp_path, progress=told.append)
     assert places(tmp_path) == [("banana", "auto")]

@@ -1,5 +1,3 @@
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,17 +9,13 @@ import follmer
 from follmer import NSFS, FileError, InputError, Posterior, Target
 from follmer.drifts import GaussianDrift
 from follmer.errors import FollmerError
-from follmer.judging.diagnostics import (
-    Diagnostics,
-    LocalOpinion,
-    SecondOpinion,
-    diagnose,
-    pareto_smooth,
-    verdict,
-)
+from follmer.judging import Audit, diagnose, judge, pareto_smooth
+from follmer.posterior.posterior import Attempt
 from follmer.posterior.samplers import Flow
+from follmer.targets import data_digest
 from follmer.targets.affine import from_covariance
-from follmer.tools import storage
+from follmer.tools import progress, storage
+from follmer.tools.keys import named_key
 
 MEAN, SD, LOG_EVIDENCE = np.array([0.8, -0.5]), np.array([0.7, 0.9]), 0.3
 NUM_DRAWS = 4096
@@ -51,8 +45,8 @@ def mixed(**changes):
 def untrained(target, **options):
     """A flow with the drift it starts from, without the cost of training."""
     options = {"num_steps": 4, "drift_options": {"width": 8, "depth": 1}} | options
-    algorithm = NSFS(target, **options)
-    return Posterior(target, Flow(algorithm, algorithm.init(jax.random.key(0)).average))
+    process = NSFS(target, **options).process
+    return Posterior(target, Flow(process, process.parameters(jax.random.key(0))))
 
 
 def standard_error(values, log_weights):
@@ -72,10 +66,10 @@ def assert_same(left, right):
 def perturbed():
     """A drift away from its start, on the constrained target."""
     posterior = untrained(mixed())
-    algorithm = posterior.sampler.algorithm
+    process = posterior.sampler.process
     parameters = jax.tree.map(lambda leaf: leaf + 0.1, posterior.sampler.parameters)
     history = {"loss": np.linspace(2.0, 1.0, 20), "evaluation_elbo": np.array([-1.5])}
-    return Posterior(posterior.target, Flow(algorithm, parameters), history)
+    return Posterior(posterior.target, Flow(process, parameters), history)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +181,7 @@ def test_resampling_removes_the_bias_of_a_mistrained_flow(mistrained, key):
 
 def test_resampled_draws_are_proposals_chosen_by_weight(reference, key):
     draws = reference.resample(64, key=key)
-    proposals = reference.weighted_sample(256, key=jax.random.split(key)[0])
+    proposals = reference.weighted_sample(256, key=named_key(key, "proposals"))
     index = {tuple(row): i for i, row in enumerate(np.asarray(proposals.position))}
     chosen = [index[tuple(row)] for row in np.asarray(draws)]
     assert proposals.log_weights[np.array(chosen)].mean() > proposals.log_weights.mean()
@@ -198,7 +192,7 @@ def test_resampling_keeps_leaves_together(perturbed, key):
         return {(float(s), *w) for s, w in zip(*map(np.asarray, draws), strict=True)}
 
     draws = perturbed.resample(64, key=key)
-    proposals = perturbed.sample(256, key=jax.random.split(key)[0])
+    proposals = perturbed.sample(256, key=named_key(key, "proposals"))
     pairs = [(tree["sigma"], tree["weights"]) for tree in (draws, proposals)]
     assert rows(pairs[0]) <= rows(pairs[1])
 
@@ -242,7 +236,7 @@ def test_constant_weights_are_perfect():
     np.testing.assert_allclose(found.log_evidence_se, 0.0, atol=1e-4)
     np.testing.assert_allclose(found.ess_fraction, 1.0, rtol=1e-5)
     assert found.khat < 0.5
-    assert verdict(found, SecondOpinion(1.7, 0.0, 0.0, 0.1)).name == "trustworthy"
+    assert judge(found, Audit(1.7, 0.0, 0.0, 0.1)).name == "trustworthy"
 
 
 def test_one_dominating_weight_is_one_effective_draw():
@@ -278,78 +272,12 @@ def test_equal_weights_beside_zero_weights_can_be_smoothed():
 def test_weights_that_are_not_finite_are_judged_not_raised():
     for bad in (np.nan, np.inf, -np.inf):
         found = diagnose(jnp.full(100, bad))
-        assert verdict(found).name == "do not use"
-
-
-def found(elbo=-0.05, log_evidence=0.0, ess_fraction=0.9, khat=0.3):
-    return Diagnostics(elbo, log_evidence, 0.01, ess_fraction, khat)
-
-
-def opinion(eubo=0.05, mean_shift=0.1):
-    return SecondOpinion(eubo, 0.01, mean_shift, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("second", "name"),
-    [
-        (None, "use the weights"),
-        (opinion(), "trustworthy"),
-        (opinion(eubo=0.3), "use the weights"),
-        (opinion(eubo=5.0), "do not use"),
-        (opinion(eubo=np.inf), "do not use"),
-        (opinion(mean_shift=0.5), "do not use"),
-        (opinion()._replace(missed_modes=1), "do not use"),
-    ],
-)
-def test_a_second_opinion_is_heard(second, name):
-    assert verdict(found(), second).name == name
-
-
-@pytest.mark.parametrize(
-    ("diagnostics", "share", "name"),
-    [
-        (found(khat=2.0), 0.9, "no proof of quality"),
-        (found(ess_fraction=0.01), 0.9, "no proof of quality"),
-        (found(khat=2.0), 0.4, "do not use"),
-        (found(), 0.9, "use the weights"),
-    ],
-)
-def test_single_locals_are_heard_where_joint_weights_fail(diagnostics, share, name):
-    assert verdict(diagnostics, LocalOpinion(share, 10)).name == name
-
-
-@pytest.mark.parametrize(
-    ("diagnostics", "name", "advice"),
-    [
-        (found(), "trustworthy", "used as they are"),
-        (found(khat=-np.inf), "trustworthy", "used as they are"),
-        (found(ess_fraction=0.8), "trustworthy", "used as they are"),
-        (found(ess_fraction=0.79), "use the weights", "expectation.*resample"),
-        (found(elbo=-0.1), "trustworthy", "used as they are"),
-        (found(elbo=-0.11), "use the weights", "expectation.*resample"),
-        (found(ess_fraction=0.02), "use the weights", "expectation.*resample"),
-        (found(khat=0.69), "trustworthy", "used as they are"),
-        (found(khat=0.7), "do not use", "num_iterations"),
-        (found(ess_fraction=0.019), "do not use", "num_iterations"),
-        (found(elbo=np.nan), "do not use", "not finite.*target.check"),
-        (found(log_evidence=np.inf), "do not use", "not finite.*target.check"),
-        (found(elbo=-np.inf), "do not use", "not finite.*target.check"),
-        (found(khat=np.inf), "do not use", "num_iterations"),
-    ],
-)
-def test_verdicts(diagnostics, name, advice):
-    judged = verdict(diagnostics, opinion())
-    assert judged.name == name
-    assert re.search(advice, judged.advice)
-
-
-def test_an_unknown_tail_is_not_trusted():
-    assert verdict(found(khat=np.nan)).name != "trustworthy"
+        assert judge(found).name == "do not use"
 
 
 def test_the_summary_ends_in_a_verdict(perturbed, key):
     lines = perturbed.summary(key=key, num_samples=256).splitlines()
-    judged = verdict(perturbed.diagnostics(key=key, num_samples=256))
+    judged = judge(perturbed.diagnostics(key=key, num_samples=256))
     assert lines[-1].startswith(f"Verdict: {judged.name}. ")
 
 
@@ -360,6 +288,21 @@ def test_the_summary_shows_weighted_moments_of_every_element(perturbed, key):
     mean = perturbed.expectation(lambda theta: theta["sigma"], key=key, num_samples=256)
     row = next(line for line in text.splitlines() if line.startswith("sigma"))
     np.testing.assert_allclose(float(row.split()[1]), mean, rtol=1e-3)
+
+
+def attempt(verdict):
+    return Attempt("flow", "because", verdict, -1.0, 10, 0.5)
+
+
+def test_what_a_posterior_is_can_be_read_off_it(reference):
+    assert repr(reference) == "Posterior(Target of 2 dimensions, nsfs)"
+    judged = reference.with_plan((attempt("use the weights"),), 10)
+    assert repr(judged) == "Posterior(Target of 2 dimensions, nsfs, use the weights)"
+
+
+def test_the_verdict_that_is_shown_is_that_of_the_attempt_that_was_kept(reference):
+    tried = attempt("no proof of quality"), attempt("do not use")
+    assert repr(reference.with_plan(tried, 20)).endswith("nsfs, no proof of quality)")
 
 
 def test_the_summary_passes_notes_on(reference, key):
@@ -501,6 +444,25 @@ def test_another_target_is_refused(perturbed, tmp_path, change):
         follmer.load(tmp_path / "run", mixed(**OTHER_TARGETS[change]))
 
 
+def with_data(data):
+    return Target(
+        log_prior=lambda theta: norm.logpdf(theta),
+        log_likelihood=lambda theta, batch: norm.logpdf(batch, theta),
+        data=jnp.asarray(data),
+        like=jnp.zeros(()),
+    )
+
+
+def test_other_data_of_the_same_shape_are_refused(key, tmp_path):
+    data = np.array([0.1, 0.2], np.float32)
+    posterior = untrained(with_data(data))
+    posterior.save(tmp_path / "run")
+    with pytest.raises(FileError, match=r"(?s)saved for other data.*target.with_data\(…\)"):
+        follmer.load(tmp_path / "run", with_data([0.1, 0.3]))
+    loaded = follmer.load(tmp_path / "run", with_data([0.1, 0.3]).with_data(data))
+    assert_same(loaded.weighted_sample(20, key=key), posterior.weighted_sample(20, key=key))
+
+
 def test_what_is_no_target_is_refused(reference, tmp_path):
     reference.save(tmp_path / "run")
     with pytest.raises(InputError, match=r"target is function, not a follmer.Target"):
@@ -524,6 +486,19 @@ def test_another_precision_is_refused(reference, x64, tmp_path):
         follmer.load(tmp_path / "run", gaussian())
 
 
+def test_a_posterior_of_a_whitened_target_survives_saving(key, tmp_path):
+    """The coordinates that the user has chosen are the user's to give again."""
+    target = gaussian().whitened(from_covariance(MEAN, np.diag(SD**2), jnp.float32))
+    posterior = untrained(target)
+    posterior.save(tmp_path / "run")
+    for given in (target, gaussian()):
+        loaded = follmer.load(tmp_path / "run", given)
+        assert_same(loaded.weighted_sample(200, key=key), posterior.weighted_sample(200, key=key))
+    other = gaussian().whitened(from_covariance(MEAN, np.eye(2), jnp.float32))
+    with pytest.raises(FileError, match="saved in other coordinates"):
+        follmer.load(tmp_path / "run", other)
+
+
 def test_numpy_options_can_be_saved(key, tmp_path):
     posterior = untrained(gaussian(), drift_options={"width": np.int64(8)}, gamma=np.float32(2))
     posterior.save(tmp_path / "run")
@@ -543,7 +518,11 @@ def test_a_checkpoint_is_no_posterior(tmp_path):
 
 
 def test_an_unknown_sampler_is_named(reference, tmp_path):
-    header = {"sampler": "oracle", "space": reference.target.space.describe()}
+    header = {
+        "sampler": "oracle",
+        "space": reference.target.describe(),
+        "data": data_digest(reference.target.data),
+    }
     storage.write(tmp_path / "run", "posterior", header, {})
     with pytest.raises(FileError, match="sampler 'oracle' unknown"):
         follmer.load(tmp_path / "run", reference.target)
@@ -559,13 +538,37 @@ def test_a_whitened_posterior_survives_saving(tmp_path, key):
         num_steps=2,
         drift_options={"width": 4, "depth": 1},
     )
-    assert posterior.second_opinion is not None
+    assert posterior.audit is not None
     posterior.save(tmp_path / "p.follmer")
     loaded = follmer.load(tmp_path / "p.follmer", gaussian())
     assert_same(loaded.sample(16, key=key), posterior.sample(16, key=key))
-    assert loaded.second_opinion == posterior.second_opinion
+    assert loaded.audit == posterior.audit
     assert loaded.notes == posterior.notes
     # The target is this Gaussian, so whitening leaves nothing to learn.
     found = loaded.diagnostics(key=key)
     assert found.ess_fraction > 0.99
     assert abs(found.eubo - LOG_EVIDENCE) < 0.05
+
+
+def test_a_posterior_without_progress_is_silent(key, capfd, monkeypatch):
+    # Bars come at once, however little there is to do.
+    monkeypatch.setattr(progress, "_DELAY", 0.0)
+    spoken = untrained(gaussian())
+    silent = Posterior(spoken.target, spoken.sampler, progress=False)
+    for posterior in (silent, silent.with_notes("a note")):
+        posterior.sample(300, key=key)
+        posterior.resample(5, key=key)
+        posterior.summary(key=key, num_samples=256)
+        posterior.to_datatree(key=key, num_samples=256)
+    assert capfd.readouterr() == ("", "")
+    spoken.sample(300, key=key)
+    assert "sampling" in capfd.readouterr().err
+
+
+def test_a_fit_without_progress_is_silent_and_so_is_its_posterior(key, capfd, monkeypatch):
+    monkeypatch.setattr(progress, "_DELAY", 0.0)
+    posterior = follmer.fit(gaussian(), key=key, progress=False)
+    assert posterior.progress is False
+    posterior.sample(300, key=key)
+    assert capfd.readouterr() == ("", "")
+    assert repr(posterior) == "Posterior(Target of 2 dimensions, mixture, trustworthy)"

@@ -8,7 +8,7 @@ from scipy import stats
 
 import follmer
 from follmer import NSFS, InputError, Posterior, Target, from_network, likelihoods
-from follmer.posterior.posterior import Flow
+from follmer.posterior.samplers import Flow
 from follmer.targets.affine import from_covariance
 
 rng = np.random.default_rng(0)
@@ -34,8 +34,8 @@ def regression(likelihood=None, y=Y, shape=(2,)):
 def posterior_of(target, mean=MEAN, covariance=COVARIANCE):
     """A flow whose draws are those of N(mean, covariance): untrained, in whitened coordinates."""
     whitened = target.whitened(from_covariance(mean, covariance, target.dtype))
-    algorithm = NSFS(whitened, num_steps=2, drift_options={"width": 4, "depth": 1})
-    return Posterior(whitened, Flow(algorithm, algorithm.init(jax.random.key(0)).average))
+    process = NSFS(whitened, num_steps=2, drift_options={"width": 4, "depth": 1}).process
+    return Posterior(target, Flow(process, process.parameters(jax.random.key(0))))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,8 @@
 """Posteriors of globals and locals: all, chosen and new locals; weights; files."""
 
+import contextlib
+import io
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,10 +12,12 @@ from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
 import follmer
-from follmer.judging import audit
-from follmer.judging.diagnostics import LocalOpinion
+from follmer import Posterior
+from follmer.judging import Audit, LocalAudit, audit
+from follmer.judging.audit import audited
 from follmer.posterior import structured as structured_sampling
-from follmer.posterior.structured import StructuredFlow, local_opinion
+from follmer.posterior.structured import StructuredFlow
+from follmer.tools import progress
 
 # Ten groups of two that differ by more than the noise in them.
 _OWN, _NOISE = (np.random.default_rng(0).normal(size=(10, size)) for size in (1, 2))
@@ -33,9 +38,15 @@ def hierarchy(data=DATA):
 
 @pytest.fixture(scope="module")
 def posterior():
-    return follmer.fit(
-        hierarchy(), key=jax.random.key(0), num_iterations=100, audit=False, progress=False
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Bars that are shown appear at once, which a test below looks for.
+        patch.setattr(progress, "_DELAY", 0.0)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            found = follmer.fit(
+                hierarchy(), key=jax.random.key(0), num_iterations=100, audit=False, progress=False
+            )
+    assert said.getvalue() == ""
+    return found
 
 
 def test_draws_are_globals_and_one_local_per_data_point(posterior, key):
@@ -87,6 +98,15 @@ def test_weights_average_to_the_evidence(posterior, key):
     assert abs(found.log_evidence - exact) < 4 * found.log_evidence_se
 
 
+def test_without_progress_nothing_is_said_of_new_data_points(posterior, key, capfd, monkeypatch):
+    monkeypatch.setattr(progress, "_DELAY", 0.0)
+    posterior.sample_local(5, key=key, data=DATA[:2])
+    assert capfd.readouterr() == ("", "")
+    spoken = Posterior(posterior.target, posterior.sampler)
+    spoken.sample_local(5, key=key, data=DATA[:2])
+    assert "locating locals" in capfd.readouterr().err
+
+
 def test_a_saved_posterior_draws_the_same(posterior, key, tmp_path):
     posterior.save(tmp_path / "p.follmer")
     loaded = follmer.load(tmp_path / "p.follmer", hierarchy())
@@ -100,28 +120,41 @@ def test_summary_and_datatree_speak_of_globals_and_locals(posterior, key):
     assert tree["posterior"]["local"].shape == (1, 16, 10)
 
 
-def test_single_locals_are_judged_by_their_own_weights(posterior, key):
+def test_single_locals_are_judged_by_their_own_weights(posterior, key, monkeypatch):
     """Given the globals these locals are Gaussian: a guess of twice the variance has known ESS."""
-    algorithm = posterior.sampler.algorithm
-    untrained = algorithm.init(key).parameters
+    monkeypatch.setattr(audit, "_MAX_WITH_LOCALS", 5)
+    process = posterior.sampler.process
+    untrained = process.parameters(key)
     wide = eqx.tree_at(
         lambda one: one.log_scale, untrained, untrained.log_scale.at[-1].set(0.5 * np.log(2.0))
     )
     for parameters, exact in ((untrained, 1.0), (wide, np.sqrt(3.0) / 2.0)):
-        found = local_opinion(StructuredFlow(algorithm, parameters), key)
+        flow = StructuredFlow(process, parameters)
+        found = audited(Posterior(posterior.target, flow, progress=False), key=key).audit
+        assert isinstance(found, LocalAudit)
         assert found.num_rows == 10
         # The worst of ten averages over 16 globals, each of 64 paths.
         assert abs(found.ess_fraction - exact) < 0.05
 
 
 def test_many_locals_are_judged_one_by_one(posterior, key, tmp_path, monkeypatch):
-    monkeypatch.setattr(audit, "_MAX_STRUCTURED", 5)
-    audited = posterior.audited(key=key)
-    assert isinstance(audited.second_opinion, LocalOpinion)
-    assert "19 in 20 of 10 locals" in audited.summary(key=key, num_samples=64)
-    audited.save(tmp_path / "p.follmer")
+    monkeypatch.setattr(audit, "_MAX_WITH_LOCALS", 5)
+    judged = audited(posterior, key=key)
+    assert isinstance(judged.audit, LocalAudit)
+    assert "19 in 20 of 10 locals" in judged.summary(key=key, num_samples=64)
+    judged.save(tmp_path / "p.follmer")
     loaded = follmer.load(tmp_path / "p.follmer", hierarchy())
-    assert loaded.second_opinion == audited.second_opinion
+    assert loaded.audit == judged.audit
+
+
+def test_few_locals_are_compared_with_chains(posterior, key):
+    """The bounds on either side of the evidence, whose value the weights know."""
+    judged = audited(posterior, key=key)
+    assert isinstance(judged.audit, Audit)
+    found = judged.diagnostics(key=key, num_samples=2048)
+    noise = np.hypot(found.log_evidence_se, judged.audit.eubo_se)
+    assert found.elbo < found.log_evidence < judged.audit.eubo + 3 * noise
+    assert judged.audit.mean_shift < 4 * judged.audit.mean_shift_noise
 
 
 @pytest.mark.slow
@@ -161,8 +194,8 @@ def test_the_papers_network_trains_with_its_statistics(key):
         ({"rows": [10]}, "0 … 9"),
         ({"rows": [0.5]}, "whole numbers"),
         ({"rows": [1], "data": DATA}, "both"),
-        ({"data": np.zeros((3, 5), np.float32)}, "the new data points are"),
-        ({"data": {"x": DATA}}, "the new data points are"),
+        ({"data": np.zeros((3, 5), np.float32)}, "the new rows are"),
+        ({"data": {"x": DATA}}, "the new rows are"),
     ],
 )
 def test_bad_choices_of_locals_are_refused(posterior, key, arguments, message):
@@ -179,6 +212,6 @@ def test_ordinary_posteriors_have_no_locals(key):
 
 def test_preconditioners_and_drifts_without_structure_are_refused(key):
     with pytest.raises(follmer.InputError, match="structured"):
-        follmer.fit(hierarchy(), key=key, precondition="pathfinder")
+        follmer.fit(hierarchy(), key=key, precondition="explore")
     with pytest.raises(follmer.InputError, match="global and local"):
         follmer.fit(hierarchy(), key=key, drift="resnet")

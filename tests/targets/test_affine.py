@@ -52,6 +52,9 @@ def test_a_whitened_target_has_the_same_parameters_and_the_density_of_z():
     np.testing.assert_allclose(target.log_density(z), expected, rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, target.constrain(z), plain.constrain(affine(z)))
     np.testing.assert_allclose(target.unconstrain(target.constrain(z)), z, atol=1e-4)
+    jax.tree.map(np.testing.assert_array_equal, target.parameters(z), plain.constrain(affine(z)))
+    assert (plain.affine, target.affine) == (None, affine)
+    assert target.describe() == plain.describe()
     assert plain.whitened(None) is plain
     with pytest.raises(InputError, match="whitened already"):
         target.whitened(affine)

@@ -7,8 +7,9 @@ import pytest
 from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
-from follmer import NSFS, InputError, NonFiniteError, Posterior, Target
+from follmer import InputError, NonFiniteError, Posterior, Target
 from follmer.posterior.samplers import Flow
+from follmer.process import Process
 
 
 def reported(theta):
@@ -27,8 +28,8 @@ def target(**changes):
 
 @pytest.fixture(scope="module")
 def posterior():
-    algorithm = NSFS(target(), num_steps=4, drift_options={"width": 8, "depth": 1})
-    return Posterior(algorithm.target, Flow(algorithm, algorithm.init(jax.random.key(0)).average))
+    process = Process(target(), num_steps=4, drift_options={"width": 8, "depth": 1})
+    return Posterior(process.target, Flow(process, process.parameters(jax.random.key(0))))
 
 
 def test_outputs_are_reported_and_leave_the_density_alone():
@@ -39,6 +40,12 @@ def test_outputs_are_reported_and_leave_the_density_alone():
     assert set(found) == {"share", "pair"}
     np.testing.assert_allclose(found["share"], 1.0, rtol=1e-6)
     np.testing.assert_allclose(found["pair"], [0.3, -0.3], rtol=1e-6)
+
+
+def test_parameters_are_there_whatever_the_outputs():
+    found = target().parameters(jnp.array([0.3, np.log(2.0)]))
+    assert set(found) == {"mu", "sigma"}
+    np.testing.assert_allclose([found["mu"], found["sigma"]], [0.3, 2.0], rtol=1e-6)
 
 
 def test_unconstrain_takes_the_parameters():

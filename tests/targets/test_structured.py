@@ -88,8 +88,8 @@ def test_the_average_over_all_batches_is_the_full_batch(step_rule, size, key):
     def gradient(chosen):
         def cost(parameters):
             batch = take(target.data, chosen)
-            drift = algorithm.assemble(parameters, batch, inference=False)
-            diffusion = algorithm.diffusion(None, batch)
+            drift = algorithm.process.drift_at(parameters, batch, inference=False)
+            diffusion = algorithm.process.diffusion(None, batch)
             noise = jnp.concatenate([own, theirs[:, chosen].reshape(3, -1)], axis=1)
             path = simulate(drift, diffusion, noise)
             log_terminal = target.log_density(path.end, batch) - diffusion.log_reference(path.end)

@@ -5,7 +5,7 @@ import pytest
 from jax.scipy.stats import norm
 from numpyro.distributions import constraints
 
-from follmer import InputError, NonFiniteError, Target
+from follmer import InputError, NonFiniteError, StructuredTarget, Target
 from follmer.targets import random_batch, take
 from follmer.targets.data import sum_over_rows
 
@@ -336,6 +336,80 @@ def test_the_users_own_error_comes_through_with_a_note():
     with pytest.raises(KeyError, match="nu") as caught:
         Target(lambda theta: theta["nu"], {"mu": 0.0})
     assert "raised by your log_density" in " ".join(caught.value.__notes__)
+
+
+def python_if(theta):
+    if theta["mu"] > 0:
+        return theta["mu"]
+    return -theta["mu"]
+
+
+def python_while(theta):
+    total = theta["mu"]
+    while total < 3.0:
+        total = 2.0 * total
+    return total
+
+
+def numpy_function(theta):
+    return np.log(theta["mu"])
+
+
+def python_float(theta):
+    return jnp.sin(float(theta["mu"]))
+
+
+def python_int(theta):
+    return sum(jnp.cos(theta["mu"]) for _ in range(theta["mu"].astype(int)))
+
+
+UNTRACED = [python_if, python_while, numpy_function, python_float, python_int]
+
+
+def assert_points_to_jax(error, name):
+    notes = "\n".join(error.__notes__)
+    assert f"raised by your {name}" in notes
+    assert "Likely cause: NumPy, or Python's if, while or float()" in notes
+    assert "jax.numpy instead of numpy" in notes
+    assert "jnp.where(condition, a, b) instead of if" in notes
+
+
+@pytest.mark.parametrize("function", UNTRACED)
+def test_python_or_numpy_inside_a_density_is_pointed_to_jax(function):
+    like = {"mu": 0.0, "sigma": 1.0}
+    calls = {
+        "log_density": lambda: Target(function, like),
+        "log_prior": lambda: regression(log_prior=function, constraints=None),
+        "log_likelihood": lambda: regression(
+            log_likelihood=lambda theta, batch: batch + function(theta), constraints=None
+        ),
+        "outputs": lambda: regression(outputs=function, constraints=None),
+    }
+    for name, call in calls.items():
+        with pytest.raises(jax.errors.JAXTypeError) as caught:
+            call()
+        assert_points_to_jax(caught.value, name)
+
+
+@pytest.mark.parametrize("function", UNTRACED)
+def test_python_or_numpy_inside_a_structured_density_is_pointed_to_jax(function):
+    parts = {
+        "log_prior_global": lambda phi: norm.logpdf(phi["mu"]),
+        "log_prior_local": lambda theta, phi: norm.logpdf(theta["mu"]),
+        "log_likelihood": lambda theta, phi, row: norm.logpdf(row, theta["mu"]),
+    }
+    like = {"mu": 0.0}
+    for name in parts:
+        broken = {**parts, name: lambda first, *_: function(first)}
+        with pytest.raises(jax.errors.JAXTypeError) as caught:
+            StructuredTarget(**broken, data=POINTS, like_global=like, like_local=like)
+        assert_points_to_jax(caught.value, name)
+
+
+def test_errors_of_another_kind_are_not_pointed_to_jax():
+    with pytest.raises(KeyError) as caught:
+        Target(lambda theta: theta["nu"], {"mu": 0.0})
+    assert "jnp.where" not in " ".join(caught.value.__notes__)
 
 
 def wide(theta, batch):

@@ -74,7 +74,12 @@ def test_terminal_error_falls_at_the_rate_of_the_corollary(variance):
 def test_simulated_paths_have_the_predicted_variance():
     drift = GaussianDrift(jnp.zeros(1), jnp.eye(1) / 25, gamma=1.0)
     diffusion = Diffusion(1, 1.0, grid_times(uniform, 20), jnp.float32)
-    case = Problem(diffusion, lambda x: -0.5 * jnp.sum(x**2), 20_000)
+    case = Problem(
+        diffusion,
+        log_density=lambda x: -0.5 * jnp.sum(x**2),
+        log_factor=lambda x: -0.5 * jnp.sum(x**2) - diffusion.log_reference(x),
+        num_paths=20_000,
+    )
     ends = np.asarray(case.simulate(drift, jax.random.key(0)).end)
     _, variance = terminal_moments(drift, 1.0, 20)
     # A sample variance of n Gaussians has relative se √(2/n).

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from follmer.drifts import MLP, GaussianDrift
-from follmer.objectives import OBJECTIVES, AbstractReplay, Problem, stl
+from follmer.objectives import OBJECTIVES, Problem, stl
 from follmer.paths import (
     STEPS,
     Diffusion,
@@ -22,9 +22,7 @@ from follmer.paths import (
     uniform,
 )
 
-OBJECTIVE_NAMES = sorted(
-    name for name, one in OBJECTIVES.items() if not isinstance(one, AbstractReplay)
-)
+OBJECTIVE_NAMES = sorted(name for name, one in OBJECTIVES.items() if not one.has_memory)
 PRIOR_MEAN, PRIOR_SD, NOISE_SD, SEEN = jnp.array([0.6]), 0.8, 0.7, 1.5
 POSTERIOR_VARIANCE = 1 / (1 / PRIOR_SD**2 + 1 / NOISE_SD**2)
 POSTERIOR_MEAN = POSTERIOR_VARIANCE * (PRIOR_MEAN / PRIOR_SD**2 + SEEN / NOISE_SD**2)
@@ -48,6 +46,13 @@ def random_drift(key, dim=2):
     return jax.tree.unflatten(treedef, noisy)
 
 
+def against_brownian(diffusion, log_density, num_paths):
+    def log_factor(x):
+        return log_density(x) - diffusion.log_reference(x)
+
+    return Problem(diffusion, log_density, log_factor, num_paths)
+
+
 def base_of(drift, step=euler_maruyama, gamma=1.0):
     return lambda t, dt, x: step(drift, gamma, t, dt, x)
 
@@ -61,16 +66,16 @@ def test_for_the_prior_of_observation_1_the_loss_is_its_loss(name, gamma):
     def log_joint(x):
         return log_likelihood(x) + diffusion.log_reference(x)
 
-    plain = Problem(diffusion, log_joint, num_paths=8)
+    plain = against_brownian(diffusion, log_joint, 8)
     brownian = diffusion._replace(base=lambda t, dt, x: Move(jnp.zeros_like(x)))
     # The density is not looked at: training sees the likelihood alone.
-    staged = Problem(brownian, lambda x: x[0] * jnp.nan, 8, log_likelihood=log_likelihood)
+    staged = Problem(brownian, lambda x: x[0] * jnp.nan, log_likelihood, 8)
     drift, key = random_drift(jax.random.key(1)), jax.random.key(2)
 
     def value_and_gradient(problem):
         arrays, rest = eqx.partition(drift, eqx.is_inexact_array)
         loss = jax.value_and_grad(
-            lambda arrays: OBJECTIVES[name](eqx.combine(arrays, rest), problem, key)[0]
+            lambda arrays: OBJECTIVES[name].loss(eqx.combine(arrays, rest), problem, None, key)[0]
         )
         return jax.jit(loss)(arrays)
 
@@ -85,11 +90,9 @@ def test_the_mean_loss_is_the_kl_from_the_reference_less_the_likelihood(name):
     gamma, prior_u, extra_u = 0.5, 0.7, -1.5
     diffusion = Diffusion(1, gamma, grid_times(uniform, 4), jnp.float32)
     base = base_of(lambda t, x: jnp.full_like(x, prior_u), gamma=gamma)
-    problem = Problem(
-        diffusion._replace(base=base), log_likelihood, 40_000, log_likelihood=log_likelihood
-    )
-    loss, log_weights = OBJECTIVES[name](
-        lambda t, x: jnp.full_like(x, extra_u), problem, jax.random.key(0)
+    problem = Problem(diffusion._replace(base=base), log_likelihood, log_likelihood, 40_000)
+    loss, log_weights = OBJECTIVES[name].loss(
+        lambda t, x: jnp.full_like(x, extra_u), problem, None, jax.random.key(0)
     )
     # Θ_1 ~ N(prior_u + extra_u, γ).
     misfit = ((SEEN - prior_u - extra_u) ** 2 + gamma) / (2 * NOISE_SD**2)
@@ -106,12 +109,8 @@ def test_the_minimiser_is_the_prior_drift_plus_the_gradient_of_the_likelihood_se
 
     def weights(num_steps, extra):
         diffusion = Diffusion(1, 1.0, grid_times(uniform, num_steps), jnp.float64)
-        problem = Problem(
-            diffusion._replace(base=base_of(prior)),
-            log_likelihood,
-            2000,
-            log_likelihood=log_likelihood,
-        )
+        diffusion = diffusion._replace(base=base_of(prior))
+        problem = Problem(diffusion, log_likelihood, log_likelihood, 2000)
         return np.asarray(jax.jit(lambda key: stl(extra, problem, key)[1])(jax.random.key(0)))
 
     steps = (10, 40, 160)
@@ -135,7 +134,7 @@ def test_the_score_against_brownian_motion_is_the_sum_of_both_stages_scores(rule
     relative, exact = simulate(second, staged, noise), simulate(second, whole, noise)
     np.testing.assert_allclose(relative.end, exact.end, rtol=1e-10)
     np.testing.assert_allclose(relative.states, exact.states, rtol=1e-10)
-    below = Problem(whole._replace(step=STEPS[rule]), log_likelihood, 1)
+    below = Problem(whole._replace(step=STEPS[rule]), log_likelihood, log_likelihood, 1)
     paths = jax.tree.map(lambda leaf: leaf[None], exact)
     of_first = below.log_ratio(first, paths)[0]
     np.testing.assert_allclose(relative.log_ratio + of_first, exact.log_ratio, rtol=1e-9)
@@ -152,7 +151,7 @@ def test_mean_weight_is_the_evidence_however_wrong_the_first_stage(num_steps, ru
     def log_density(x):
         return 1.3 + jnp.sum(jax.scipy.stats.norm.logpdf(x, jnp.array([0.5, -0.3]), 0.7))
 
-    problem = Problem(diffusion, log_density, num_paths=40_000)
+    problem = against_brownian(diffusion, log_density, 40_000)
     paths = problem.simulate(random_drift(jax.random.key(8)), jax.random.key(1))
     log_weights = problem.log_terminal(paths.end) + paths.log_ratio
     weights = np.exp(np.asarray(log_weights, float) - 1.3)

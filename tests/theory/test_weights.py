@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from follmer.drifts import MLP
-from follmer.objectives import OBJECTIVES, AbstractReplay, LogVariance, Problem
+from follmer.objectives import OBJECTIVES, LogVariance, Problem
 from follmer.paths import GRIDS, Diffusion, GaussianGuess, grid_times, h_transform, uniform
 
 LOG_Z = 1.3
@@ -45,7 +45,14 @@ def gaussian_guess(drift, mean, scale):
 
 def problem(log_density, num_steps, grid, gamma=1.0, num_paths=NUM_PATHS):
     times = grid_times(GRIDS[grid], num_steps)
-    return Problem(Diffusion(2, gamma, times, jnp.float32), log_density, num_paths)
+    return against_brownian(Diffusion(2, gamma, times, jnp.float32), log_density, num_paths)
+
+
+def against_brownian(diffusion, log_density, num_paths):
+    def log_factor(x):
+        return log_density(x) - diffusion.log_reference(x)
+
+    return Problem(diffusion, log_density, log_factor, num_paths)
 
 
 def assert_mean_weight_is_evidence(log_weights):
@@ -84,7 +91,7 @@ def test_h_transform_steps_are_exact_for_gaussians_of_any_width(num_steps, gamma
     mean, sd = [0.5, -3.0], [0.01, 100.0]
     guess = gaussian_guess(lambda t, x: jnp.zeros_like(x), mean, np.array(sd) / np.sqrt(gamma))
     diffusion = Diffusion(2, gamma, grid_times(uniform, num_steps), jnp.float64, h_transform)
-    case = Problem(
+    case = against_brownian(
         diffusion,
         lambda x: jnp.sum(jax.scipy.stats.norm.logpdf(x, jnp.array(mean), jnp.array(sd))),
         num_paths=100,
@@ -103,11 +110,12 @@ def test_mean_weight_is_the_evidence_for_every_gamma(gamma):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, one in OBJECTIVES.items() if not isinstance(one, AbstractReplay))
+    "name", sorted(name for name, one in OBJECTIVES.items() if not one.has_memory)
 )
 def test_every_objective_reports_the_exact_weights(name):
     case = problem(mixture, 5, "uniform")
-    _, log_weights = OBJECTIVES[name](random_drift(jax.random.key(0)), case, jax.random.key(1))
+    drift, key = random_drift(jax.random.key(0)), jax.random.key(1)
+    _, log_weights = OBJECTIVES[name].loss(drift, case, None, key)
     assert_mean_weight_is_evidence(log_weights)
 
 
@@ -122,7 +130,8 @@ def test_off_policy_paths_are_scored_by_the_trained_drift():
     """Under paths of v, exp(−F_u) has mean Z once corrected by q_u/q_v."""
     case = problem(gaussian, 5, "uniform")
     drift, other = random_drift(jax.random.key(0)), random_drift(jax.random.key(5))
-    _, log_weights = LogVariance(sampling_drift=other)(drift, case, jax.random.key(1))
+    objective = LogVariance(sampling_drift=other)
+    _, log_weights = objective.loss(drift, case, None, jax.random.key(1))
     paths = case.simulate(other, jax.random.key(1))
     correction = case.log_ratio(other, paths) - case.log_ratio(drift, paths)
     assert_mean_weight_is_evidence(log_weights + correction)

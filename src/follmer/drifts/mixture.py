@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from follmer.tools.arrays import on_device
+
 
 class GaussianMixture(eqx.Module):
     """Σ_c π_c N(m_c, L_c L_cᵀ).
@@ -24,10 +26,11 @@ class GaussianMixture(eqx.Module):
 
     def __init__(self, shares: Any, means: Any, factors: Any, dtype: Any):
         eye = np.broadcast_to(np.eye(factors.shape[-1]), factors.shape)
-        self.log_shares = jnp.asarray(np.log(shares), dtype)
-        self.means = jnp.asarray(means, dtype)
-        self.factors = jnp.asarray(factors, dtype)
-        self.inverses = jnp.asarray(np.linalg.solve(factors, eye), dtype)
+        with np.errstate(divide="ignore"):
+            self.log_shares = on_device(np.log(shares), dtype)
+        self.means = on_device(means, dtype)
+        self.factors = on_device(factors, dtype)
+        self.inverses = on_device(np.linalg.solve(factors, eye), dtype)
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """The mixture's log density."""

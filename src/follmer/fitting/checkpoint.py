@@ -15,6 +15,7 @@ from follmer.plans import Plan
 from follmer.posterior.posterior import Attempt
 from follmer.targets import AbstractTarget, Affine
 from follmer.tools import storage
+from follmer.tools.arrays import on_device
 from follmer.tools.trees import from_arrays, to_arrays
 
 _FILE_KIND = "checkpoint"
@@ -133,7 +134,7 @@ class Checkpoint:
             return None
         header, arrays = self.content
         parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
-        affine = Affine(*(jnp.asarray(part, target.dtype) for part in parts)) if parts else None
+        affine = Affine(*(on_device(part, target.dtype) for part in parts)) if parts else None
         draws = arrays.get("plan_draws")
         plan = Plan(
             header["rung"],

@@ -11,7 +11,7 @@ from follmer.fitting.checkpoint import Checkpoint, Progressed, Run
 from follmer.fitting.gamma_search import search_gamma
 from follmer.fitting.request import Request
 from follmer.fitting.training import Schedule, initial_state, train, train_briefly
-from follmer.judging import Judgement, judge
+from follmer.judging import Judgement, Verdict, judge
 from follmer.judging.audit import audited
 from follmer.plans import Plan, Survey, UnreachableError, ladder
 from follmer.plans.reference import by_reference
@@ -19,9 +19,6 @@ from follmer.posterior.posterior import Attempt, Posterior
 from follmer.posterior.structured import flow_of
 from follmer.targets import as_target
 from follmer.tools.keys import named_key
-
-# From best to worst.
-_ORDER = ["trustworthy", "use the weights", "no proof of quality", "do not use"]
 
 
 class _Reached(NamedTuple):
@@ -42,7 +39,7 @@ def climb_ladder(
     audit: bool,
 ) -> Posterior:
     """Plan, train and judge on each rung in turn; the best posterior, and what was tried."""
-    survey = Survey(request.target, named_key(key, "survey"))
+    survey = Survey(request.target, named_key(key, "survey"), progress=schedule.progress)
     resumed = saved.progressed(request.target)
     attempts = () if resumed is None else resumed.attempts
     spent = 0 if resumed is None else resumed.gradient_evaluations
@@ -122,11 +119,14 @@ def _reached(
         interrupted = False
     else:
         posterior, interrupted = _trained(request, plan, survey, key, schedule, saved, progressed)
+    if interrupted:
+        told = Judgement(Verdict.NO_PROOF, "training was interrupted: nothing was judged")
+        return _Reached(posterior, told, float("nan"), interrupted)
     if audit:
         population = None if request.target.has_locals else survey.population
-        audit_key = named_key(key, f"audit {plan.rung}")
+        audit_key = named_key(key, f"audit {len(progressed.attempts)}")
         posterior = audited(posterior, key=audit_key, population=population)
-    found = posterior.diagnostics(key=named_key(key, f"judge {plan.rung}"))
+    found = posterior.diagnostics(key=named_key(key, f"judge {len(progressed.attempts)}"))
     elbo = getattr(found, "elbo", float("nan"))
     return _Reached(posterior, judge(found, posterior.audit), elbo, interrupted)
 
@@ -143,7 +143,7 @@ def _trained(
     algorithm = plan.algorithm({} if request.is_given else request.options)
     notes: tuple[str, ...] = ()
     spent = 0
-    train_key = named_key(key, f"training {plan.rung}")
+    train_key = named_key(key, f"training {len(progressed.attempts)}")
     if request.searches_gamma and "gamma" not in plan.settings:
         choice = search_gamma(
             algorithm, lambda short: train_briefly(short, train_key, schedule).best_elbo
@@ -173,6 +173,7 @@ def _trained(
 
 
 def _is_better(one: _Reached, other: _Reached) -> bool:
-    ranks = [_ORDER.index(each.judgement.name) for each in (one, other)]
+    order = list(Verdict)
+    ranks = [order.index(each.judgement.verdict) for each in (one, other)]
     elbos = [each.elbo if np.isfinite(each.elbo) else -np.inf for each in (one, other)]
     return (ranks[0], -elbos[0]) < (ranks[1], -elbos[1])

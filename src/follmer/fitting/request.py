@@ -10,7 +10,8 @@ from jaxtyping import PRNGKeyArray
 from follmer.errors import InputError, unknown_option
 from follmer.fitting.gamma_search import GAMMAS
 from follmer.nsfs import NSFS, algorithm_options
-from follmer.objectives import as_objective, objective_name
+from follmer.objectives import objective_name
+from follmer.posterior.posterior import Posterior
 from follmer.process import described
 from follmer.targets import AbstractTarget, as_any_target, data_digest
 
@@ -45,9 +46,14 @@ class Request(NamedTuple):
 
     def fingerprint(self, key: PRNGKeyArray, chunk_size: int) -> dict[str, Any]:
         """What a resumed run must have in common with the first."""
-        options = dict(self.algorithm.options if self.is_given else self.options)
+        # As the algorithm has them: checked, and in plain numbers.
+        known = self.algorithm.options
+        options = {name: known[name] for name in (known if self.is_given else self.options)}
         if "objective" in options:
-            options["objective"] = objective_name(as_objective(options["objective"]))
+            options["objective"] = objective_name(self.algorithm.objective)
+        options["reference"] = self.algorithm.process.base.describe()
+        if isinstance(self.reference, Posterior):
+            options["reference"] = self.reference.sampler.describe()
         named = self.precondition if isinstance(self.precondition, str) else "given"
         return {
             "options": described({**options, "precondition": named}),

@@ -9,15 +9,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from follmer.errors import InputError, NonFiniteError, user_stack_level
 from follmer.fitting.checkpoint import Run
 from follmer.judging import ess_fraction
 from follmer.nsfs import NSFS, Info, State
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, draw
+from follmer.tools.arrays import on_device
 from follmer.tools.checks import positive_int
-from follmer.tools.keys import key_rows, named_key, named_keys
+from follmer.tools.keys import KeyRows, as_keys, key_rows, named_key, named_keys
 from follmer.tools.progress import Bar, Pace
 
 # Steps in a row without a finite gradient before training is given up.
@@ -144,7 +145,7 @@ class _Loop:
             count = min(self._pace.count, end - done)
             began = time.perf_counter()
             state, info = _advance(
-                self.algorithm, state, self._train_key, jnp.asarray(count), self.chunk_size
+                self.algorithm, state, self._train_key, on_device(count, int), self.chunk_size
             )
             info = jax.tree.map(lambda values, n=count: np.asarray(values)[:n], info)
             self._pace.took(count, time.perf_counter() - began)
@@ -188,8 +189,7 @@ def _advance(
     """So many training steps, and what each told; the same however they are cut up."""
 
     def step(state: State) -> tuple[State, Info]:
-        step_key = jax.random.fold_in(key, state.iteration)
-        batch_key, path_key = named_keys(step_key, "batch", "step")
+        batch_key, path_key = step_keys(key, state.iteration)
         batch = algorithm.target.random_batch(batch_key, algorithm.batch_size)
         return algorithm.step(state, path_key, batch if algorithm.batch_size else None)
 
@@ -200,6 +200,14 @@ def _advance(
 
     info = Info(*(jnp.zeros(capacity, dtype) for dtype in _info_types(algorithm)))
     return jax.lax.fori_loop(0, count, body, (state, info))
+
+
+def step_keys(
+    key: PRNGKeyArray, iteration: Int[Array, ""] | int
+) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """The keys of one step's batch and of its paths."""
+    batch_key, path_key = named_keys(jax.random.fold_in(key, iteration), "batch", "step")
+    return batch_key, path_key
 
 
 def _info_types(algorithm: NSFS) -> list[Any]:
@@ -217,14 +225,14 @@ def _with_statistics(algorithm: NSFS, state: State, key: PRNGKeyArray) -> State:
 
 
 @eqx.filter_jit
-def _weigh_by_batches(algorithm: NSFS, state: State, keys: Key[Array, " paths"]) -> Array:
+def _weigh_by_batches(algorithm: NSFS, state: State, rows: KeyRows) -> Array:
     def log_weight(key: PRNGKeyArray) -> Array:
         # A batch for every path: their noise is then part of the standard error.
         batch_key, path_key = named_keys(key, "batch", "path")
         batch = algorithm.target.random_batch(batch_key, algorithm.batch_size)
         return algorithm.process.simulate(state.average, path_key[None], None, batch)[1][0]
 
-    return jax.vmap(log_weight)(keys)
+    return jax.vmap(log_weight)(as_keys(rows))
 
 
 def _with_best(run: Run) -> Run:

@@ -1,14 +1,20 @@
 """A NumPyro model as a target."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.errors import InputError
 from follmer.targets import Target
+
+# The share of an array's range from which rounding to single precision blurs it.
+_COARSE = 1e-5
 
 _Site = dict[str, Any]
 
@@ -18,22 +24,16 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Tar
 
     Draws carry the names and supports of the model's latent sites, and its deterministic sites.
     `log_evidence` is that of the model; improper priors and factors leave it a constant off.
+
+    Targets of one model on data of the same shapes share their compiled programs, unless the model
+    does with its arguments what JAX cannot trace (NumPy, Python's if or int() on arrays): then each
+    target is compiled anew.
     """
     if not callable(model):
         raise InputError(
             f"model is {type(model).__name__}, not a function with NumPyro statements.",
             hint="follmer.from_numpyro(model, *the model's arguments)",
         )
-    from numpyro import handlers
-    from numpyro.infer.util import constrain_fn, potential_energy
-
-    # The seed is set anew at each call: a handler kept between calls would hold on to tracers.
-    def log_density(free: PyTree) -> Float[Array, ""]:
-        return -potential_energy(handlers.seed(model, rng_seed=0), args, kwargs, free)
-
-    def outputs(free: PyTree) -> PyTree:
-        seeded = handlers.seed(model, rng_seed=0)
-        return constrain_fn(seeded, args, kwargs, free, return_deterministic=True)
 
     def like() -> PyTree:
         latent = _latent_sites(_trace(model, args, kwargs))
@@ -43,7 +43,103 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Tar
         }
 
     # Only shapes are asked for, so nothing is computed.
-    return Target(log_density, jax.eval_shape(like), outputs=outputs)
+    free = jax.eval_shape(like)
+    call = _traceable(_Call(model, args, kwargs), free)
+    return Target(_LogDensity(call), free, outputs=_Outputs(call))
+
+
+class _Call(eqx.Module):
+    """A model and the arguments of its call; arrays among them are traced like a target's data."""
+
+    model: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class _LogDensity(eqx.Module):
+    """The model's log density at values of its sites on the real line."""
+
+    call: _Call
+
+    def __call__(self, free: PyTree) -> Float[Array, ""]:
+        from numpyro import handlers
+        from numpyro.infer.util import potential_energy
+
+        model, args, kwargs = self.call.model, self.call.args, self.call.kwargs
+        # The seed is set anew at each call: a handler kept between calls would hold on to tracers.
+        return -potential_energy(handlers.seed(model, rng_seed=0), args, kwargs, free)
+
+
+class _Outputs(eqx.Module):
+    """The model's latent and deterministic sites."""
+
+    call: _Call
+
+    def __call__(self, free: PyTree) -> PyTree:
+        from numpyro import handlers
+        from numpyro.infer.util import constrain_fn
+
+        model, args, kwargs = self.call.model, self.call.args, self.call.kwargs
+        seeded = handlers.seed(model, rng_seed=0)
+        return constrain_fn(seeded, args, kwargs, free, return_deterministic=True)
+
+
+def _traceable(call: _Call, free: PyTree) -> _Call:
+    """The call with its arrays on the device, where the model can be traced without their values.
+
+    Else the model with its arguments bound to it: they are constants of what is compiled.
+    """
+
+    def everything(call: _Call, free: PyTree) -> PyTree:
+        return _LogDensity(call)(free), _Outputs(call)(free)
+
+    try:
+        args, kwargs = _in_order((call.args, call.kwargs))
+        on_device = jax.tree.map(_on_device, _Call(call.model, args, kwargs))
+        eqx.filter_eval_shape(everything, on_device, free)
+    # Whatever stands in the way; what is wrong with the model itself will show again.
+    except Exception:
+        return _Call(lambda: call.model(*call.args, **call.kwargs), (), {})
+    return on_device
+
+
+def _in_order(tree: PyTree) -> PyTree:
+    """The tree with dictionaries that keep their order; those of JAX are sorted by their keys."""
+
+    def ordered(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if type(node) not in (dict, OrderedDict):
+            raise TypeError(f"{type(node).__name__} may do more than keep its entries.")
+        return OrderedDict((name, _in_order(value)) for name, value in node.items())
+
+    return jax.tree.map(ordered, tree, is_leaf=lambda node: isinstance(node, dict))
+
+
+def _on_device(leaf: Any) -> Any:
+    """An array as JAX has it; anything else is known while tracing, and told apart by its hash."""
+    if type(leaf) is np.ndarray:
+        array = jnp.asarray(leaf)
+        if array.dtype != leaf.dtype and _is_blurred(leaf, np.asarray(array)):
+            raise TypeError(f"{array.dtype} is too coarse for the array.")
+        return array
+    if isinstance(leaf, np.ndarray):
+        raise TypeError(f"{type(leaf).__name__} may compute in other ways than an array.")
+    if not eqx.is_array(leaf):
+        hash(leaf)
+    return leaf
+
+
+def _is_blurred(values: np.ndarray, rounded: np.ndarray) -> bool:
+    """Whether differences of values get lost, such as those of times in seconds since 1970.
+
+    A model may take them in NumPy, with twice the digits.
+    """
+    finite = np.isfinite(values)
+    if not np.array_equal(np.isfinite(rounded), finite):
+        return True
+    error = np.abs(values[finite] - rounded[finite]).max(initial=0.0)
+    return bool(error > _COARSE * np.ptp(values[finite])) if error > 0 else False
 
 
 def _trace(

@@ -9,7 +9,7 @@ from follmer.judging.weights import ess_fraction, pareto_smooth
 from follmer.mcmc.population import GRADIENTS_PER_CALL, Population, population_from
 from follmer.mcmc.resampling import weighted_moments
 from follmer.posterior.posterior import Posterior
-from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractSimulator, log_weights_to
+from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, MixtureFlow, log_weights_to
 from follmer.posterior.structured import StructuredFlow, single_local_log_weights
 from follmer.targets import AbstractTarget, Density
 from follmer.tools.checks import as_key
@@ -47,27 +47,32 @@ def audited(
         logs = single_local_log_weights(sampler, chain_key)
         shares = np.apply_along_axis(ess_fraction, 1, logs).mean(axis=1)
         return posterior.with_audit(LocalAudit(float(np.quantile(shares, _FEW)), len(shares)))
-    if not isinstance(sampler, AbstractSimulator | StructuredFlow):
+    if not isinstance(sampler, Flow | MixtureFlow | StructuredFlow):
         return posterior
     flat = posterior.flat_sample(sampler.draws_judged, key=draw_key)
     x, log_weights = (np.asarray(part, float) for part in flat)
-    note = precision_note(target, x, key)
+    # From the draws' coordinates to those of the posterior's target, which may be whitened itself;
+    # of a structured target the map is that of the globals alone.
+    mapped = posterior.target.affine is None and not target.has_locals
+    affine = target.affine if mapped else None
+    # In the target's own coordinates: its program is compiled already.
+    own = x if affine is None else affine.rows(x)
+    note = precision_note(posterior.target, own, key)
     if note is not None:
         posterior = posterior.with_notes(note)
     if not np.isfinite(log_weights).all():
         return posterior
     # Chains from the posterior's own draws are run in their coordinates, others in the target's.
-    affine = None if population is None else target.affine
     if population is None:
+        affine, own = None, x
         population = _own_population(target, x, log_weights, chain_key)
     if population is None:
         return posterior
     ends = population.draws(_NUM_ENDS, generator(end_key, "population"), held_out=True)
     ends = ends if affine is None else affine.inverse_rows(ends)
-    bridged = _bridged(sampler, jnp.asarray(ends, target.dtype), end_key)
+    bridged = _bridged(sampler, np.asarray(ends, target.dtype), end_key)
     weights = np.exp(pareto_smooth(log_weights)[0])
     found = _compared(x, weights, ends, bridged, population)
-    own = x if affine is None else affine.rows(x)
     missed = _missed_modes(own, weights / weights.sum(), population)
     return posterior.with_audit(found._replace(missed_modes=missed))
 
@@ -97,7 +102,9 @@ def _missed_modes(x: np.ndarray, weights: np.ndarray, population: Population) ->
 
 
 def _bridged(
-    sampler: AbstractSimulator | StructuredFlow, ends: Float[Array, "ends dim"], key: PRNGKeyArray
+    sampler: Flow | MixtureFlow | StructuredFlow,
+    ends: Float[np.ndarray, "ends dim"],
+    key: PRNGKeyArray,
 ) -> Float[np.ndarray, " ends"]:
     keys = key_rows(named_key(key, "paths"), len(ends))
     blocks = range(0, len(ends), DRAWS_AT_ONCE)
@@ -135,7 +142,7 @@ def precision_note(target: AbstractTarget, x: np.ndarray, key: PRNGKeyArray) -> 
     """A warning where single precision blurs the log density at draws of a whitened target."""
     if target.dtype != jnp.float32 or target.has_locals:
         return None
-    noise = float(np.median(rounding_noise(target, x[:_LINE], key)))
+    noise = float(np.median(rounding_noise(target, x, key)))
     if not noise > _NOISY:
         return None
     return (
@@ -148,10 +155,12 @@ def rounding_noise(
     target: AbstractTarget, x: Float[Array | np.ndarray, "draws dim"], key: PRNGKeyArray
 ) -> Float[np.ndarray, " draws"]:
     """The standard deviation of the log density's rounding, by third differences along lines."""
-    direction = normals(key, "directions", x.shape)
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    direction = normals(key, "directions", x.shape) * np.std(x, axis=0)
+    direction /= np.sqrt(x.shape[1])
     steps = _STEP * np.arange(_LINE)
-    points = np.asarray(x, float)[:, None] + steps[:, None] * direction[:, None]
+    direction, x = direction[:_LINE], np.asarray(x, float)[:_LINE]
+    points = x[:, None] + steps[:, None] * direction[:, None]
     values = Density(target).values(points.reshape(-1, x.shape[1])).reshape(points.shape[:2])
     # The weights 1, −3, 3, −1 of a third difference have squares that sum to 20.
-    return np.diff(values, 3, axis=1).std(axis=1) / np.sqrt(20.0)
+    with np.errstate(invalid="ignore"):
+        return np.diff(values, 3, axis=1).std(axis=1) / np.sqrt(20.0)

@@ -116,7 +116,7 @@ def judge(
                 "compare with a fit of fewer data points",
             )
         audit = None
-    if unsound:
+    if unsound and not _is_close(found, audit, limits):
         return _refuse(
             "the process has not reached the posterior: train longer (num_iterations=), use more "
             "steps (num_steps=), or precondition='explore'"
@@ -137,19 +137,20 @@ def _judge_audited(found: Diagnostics, audit: Audit, limits: Limits) -> Judgemen
             "precondition='explore', or 'auto'"
         )
     gap = audit.eubo - found.log_evidence
-    shifted = audit.mean_shift > 4.0 * audit.mean_shift_noise
+    # What is not a number is not trusted.
+    shifted = not audit.mean_shift <= 4.0 * audit.mean_shift_noise
     if not np.isfinite(gap) or gap - 2.0 * audit.eubo_se > limits.far or shifted:
         return _refuse(
             "Markov chains find mass that the process hardly reaches: train longer "
             "(num_iterations=) or precondition='explore'"
         )
-    if audit.rhat > limits.disagree:
+    if not audit.rhat <= limits.disagree:
         return Judgement(
             Verdict.NO_PROOF,
             "the Markov chains that the draws are compared with do not agree with each other: "
             "other coordinates, or a longer run (max_seconds=)",
         )
-    if audit.eubo - found.elbo <= limits.close:
+    if _is_close(found, audit, limits):
         return Judgement(
             Verdict.TRUSTWORTHY, "the draws can be used as they are; the weights change little"
         )
@@ -158,6 +159,11 @@ def _judge_audited(found: Diagnostics, audit: Audit, limits: Limits) -> Judgemen
         "plain draws are biased, weighted ones are sound: use expectation() and resample(), or "
         "train longer for plain draws",
     )
+
+
+def _is_close(found: Diagnostics, audit: Audit | None, limits: Limits) -> bool:
+    """Whether the bounds on ln Z are so close that plain draws can be used."""
+    return audit is not None and audit.eubo - found.elbo <= limits.close
 
 
 def _judge_chains(found: ChainDiagnostics, limits: Limits) -> Judgement:

@@ -12,6 +12,8 @@ from follmer.targets import Density
 _MAX_STEPS, _MEMORY = 200, 8
 # Nats gained in a step, and gradient norm, below which it has arrived.
 _GAIN, _FLAT = 1e-5, 1e-8
+# Steps in a row without a gain after which a climb has arrived.
+_MAX_STRIKES = 6
 # A step that does not gain this share of what its slope promises is shortened by this factor.
 _ARMIJO, _SHORTER, _MAX_SHORTENINGS = 1e-4, 0.25, 20
 # A dip of this many nats on the straight line between two ends makes them two modes.
@@ -30,8 +32,28 @@ class Ends(NamedTuple):
 Points = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def climb(density: Points, starts: Float[np.ndarray, "starts dim"]) -> Ends:
-    """L-BFGS from each start, all in lockstep; those that meet no finite density are left out."""
+@np.errstate(over="ignore", invalid="ignore")
+def climb(
+    density: Points,
+    starts: Float[np.ndarray, "starts dim"],
+    scale: Float[np.ndarray, " dim"] | float = 1.0,
+) -> Ends:
+    """L-BFGS from each start, all in lockstep; those that meet no finite density are left out.
+
+    In units of `scale`, the coordinates' widths, a badly scaled density is climbed more surely.
+    """
+    ends = _climb(lambda z: _scaled(density, z, scale), np.asarray(starts, float) / scale)
+    return Ends(ends.x * scale, ends.log_density)
+
+
+def _scaled(
+    density: Points, z: np.ndarray, scale: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
+    values, gradients = density(z * scale)
+    return values, gradients * scale
+
+
+def _climb(density: Points, starts: Float[np.ndarray, "starts dim"]) -> Ends:
     x = np.array(starts, float)
     value, gradient = density(x)
     sound = np.isfinite(value) & np.isfinite(gradient).all(axis=1)
@@ -45,6 +67,7 @@ def climb(density: Points, starts: Float[np.ndarray, "starts dim"]) -> Ends:
         rows = np.flatnonzero(active)
         if len(rows) == 0:
             break
+        # Far out numbers overflow; what comes of that is refused by the line search.
         direction = memory.direction(rows, gradient[rows])
         new = _line_search(density, x[rows], value[rows], gradient[rows], direction)
         gained = new[1] - value[rows]
@@ -52,10 +75,10 @@ def climb(density: Points, starts: Float[np.ndarray, "starts dim"]) -> Ends:
         x[rows], value[rows], gradient[rows] = new
         moving = gained > _GAIN * (1.0 + 1e-3 * np.abs(value[rows]))
         steep = np.linalg.norm(gradient[rows], axis=1) > _FLAT
-        # A stuck quasi-Newton climb is given one more step along the plain gradient.
+        # A stuck climb starts again from the plain gradient, and is given a few steps to learn.
         strikes[rows] = np.where(moving, 0, strikes[rows] + 1)
-        memory.forget(rows[~moving])
-        active[rows] = steep & (strikes[rows] < 2)
+        memory.forget(rows[strikes[rows] == 1])
+        active[rows] = steep & (strikes[rows] < _MAX_STRIKES)
     order = np.argsort(-value)
     return Ends(x[order], value[order])
 

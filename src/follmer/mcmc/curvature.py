@@ -26,7 +26,7 @@ def gaussian_at(density: Density, x: Float[np.ndarray, " dim"]) -> Mixture:
     the same where the density is Gaussian.
     """
     x = np.asarray(x, float)
-    factor = np.diag(_coordinate_widths(density, x))
+    factor = np.diag(coordinate_widths(density, x))
     for _ in range(_ROUNDS):
         precision = secant_precision(density, x, factor)
         values, axes = np.linalg.eigh(precision)
@@ -59,7 +59,7 @@ def bounded_widths(precision: Float[np.ndarray, " axes"]) -> Float[np.ndarray, "
     return np.where(curved, np.minimum(widths, _WIDEST * typical), typical)
 
 
-def _coordinate_widths(density: Density, x: Float[np.ndarray, " dim"]) -> np.ndarray:
+def coordinate_widths(density: Density, x: Float[np.ndarray, " dim"]) -> np.ndarray:
     """The scale of each coordinate alone."""
     widths = _FIRST * (1.0 + np.abs(x))
     for _ in range(_COORDINATE_ROUNDS):

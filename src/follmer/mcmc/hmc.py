@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
+from follmer.tools.arrays import on_device
 
 # Leapfrog steps of a move.
 NUM_LEAPFROG = 10
@@ -38,7 +39,7 @@ def as_chains(
 ) -> Chains:
     """Chains at given places, with a first step size: in many dimensions steps are short."""
     parts = (x, log_density, gradient, target.dim**-0.25)
-    return Chains(*(jnp.asarray(part, target.dtype) for part in parts))
+    return Chains(*(on_device(part, target.dtype) for part in parts))
 
 
 class Wide(NamedTuple):

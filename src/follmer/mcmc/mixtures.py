@@ -12,6 +12,8 @@ _WORTH = 0.005
 _ITERATIONS, _SETTLED = 60, 1e-4
 # A gradient of so many inverse standard deviations is a singularity's.
 _STEEPEST = 1e4
+# A component of less share is left out.
+_NEXT_TO_NONE = 3e-4
 # Nats per draw by which two Gaussians are told apart.
 _NOISE = 0.02
 # Draws per component and coordinate: fewer cannot tell a covariance.
@@ -29,14 +31,14 @@ class Mixture(NamedTuple):
 
     def log_densities(self, x: Float[np.ndarray, "draws dim"]) -> np.ndarray:
         """ln share_c N_c(x), for every draw and component."""
-        columns = []
-        for share, mean, covariance in zip(*self, strict=True):
-            factor = safe_cholesky(covariance)
-            z = np.linalg.solve(factor, (x - mean).T)
-            log_det = np.sum(np.log(np.diag(factor)))
-            constant = np.log(share) - log_det - 0.5 * x.shape[1] * np.log(2 * np.pi)
-            columns.append(constant - 0.5 * np.sum(z**2, axis=0))
-        return np.stack(columns, axis=1)
+        found = np.empty((len(self.shares), len(x)))
+        constants = np.log(self.shares) - 0.5 * x.shape[1] * np.log(2 * np.pi)
+        for i, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
+            inverse = np.linalg.inv(safe_cholesky(covariance))
+            z = (x - mean) @ inverse.T
+            log_det = np.sum(np.log(np.diag(inverse)))
+            found[i] = constants[i] + log_det - 0.5 * np.einsum("ij,ij->i", z, z)
+        return found.T
 
     def log_density(self, x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " draws"]:
         return np.logaddexp.reduce(self.log_densities(x), axis=1)
@@ -68,22 +70,29 @@ def joined(mixtures: list[Mixture], shares: Float[np.ndarray, " mixtures"]) -> M
     return Mixture(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+def pruned(mixture: Mixture, most: int) -> Mixture:
+    """The mixture of its largest components, without those of next to no share."""
+    order = np.argsort(-mixture.shares)[:most]
+    order = order[mixture.shares[order] > _NEXT_TO_NONE]
+    shares = mixture.shares[order]
+    return Mixture(shares / shares.sum(), mixture.means[order], mixture.covariances[order])
+
+
 def fit_mixture(
     x: Float[np.ndarray, "draws dim"],
     gradients: Float[np.ndarray, "draws dim"],
+    held_out: Float[np.ndarray, "others dim"],
     rng: np.random.Generator,
+    max_components: int = _COMPONENTS[-1],
 ) -> Mixture:
     """The mixture that held-out draws find likeliest: few components, more, or heavy tails."""
-    order = rng.permutation(len(x))
-    held_out, order = x[order[: len(x) // 4]], order[len(x) // 4 :]
-    x, gradients = x[order], gradients[order]
     singles = [_single(x), matched_gaussian(x, gradients)]
     scores = [np.mean(one.log_density(held_out)) for one in singles]
     # Both are alike where the density is near Gaussian, and the second has less noise.
     best = singles[0] if scores[0] > scores[1] + _NOISE else singles[1]
     best_score = max(scores)
     for count in _COMPONENTS[1:]:
-        if len(x) < _DRAWS_EACH * count * x.shape[1]:
+        if count > max_components or len(x) < _DRAWS_EACH * count * x.shape[1]:
             break
         tried = _em(x, count, rng)
         score = np.mean(tried.log_density(held_out))
@@ -139,14 +148,26 @@ def _em(x: Float[np.ndarray, "draws dim"], count: int, rng: np.random.Generator)
         _scattered(x, count, np.linalg.inv(pooled), rng),
         np.repeat(pooled[None] / count ** (2.0 / dim), count, axis=0),
     )
-    score = -np.inf
-    for _ in range(_ITERATIONS):
+    return improved(mixture, x, np.ones(len(x)), _ITERATIONS)
+
+
+def improved(
+    mixture: Mixture,
+    x: Float[np.ndarray, "draws dim"],
+    weights: Float[np.ndarray, " draws"],
+    num_iterations: int,
+) -> Mixture:
+    """Expectation maximisation on weighted draws, from a mixture on."""
+    score, share = -np.inf, weights / weights.sum()
+    pooled = np.cov(x.T, aweights=weights).reshape(2 * (x.shape[1],)) + 1e-12 * np.eye(x.shape[1])
+    for _ in range(num_iterations):
         logs = mixture.log_densities(x)
         total = np.logaddexp.reduce(logs, axis=1)
-        if total.mean() < score + _SETTLED:
+        gained, score = share @ total - score, share @ total
+        if gained < _SETTLED:
             break
-        score = total.mean()
-        mixture = _maximised(x, np.exp(logs - total[:, None]), pooled)
+        responsibilities = weights[:, None] * np.exp(logs - total[:, None])
+        mixture = _maximised(x, responsibilities, pooled)
     return mixture
 
 

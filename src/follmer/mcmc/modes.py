@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from follmer.mcmc.climbs import Ends, climb, lowest_between, separate_modes
+from follmer.mcmc.curvature import coordinate_widths
 from follmer.targets import Density
 from follmer.tools.keys import generator
 
@@ -84,21 +85,21 @@ class _Found:
         """Climb from more starts."""
         self.num_climbs += len(starts)
         ends = climb(self._density, starts)
-        new = self._new(ends)
-        if len(new.x) > 1:
-            # A climb may stop short on a narrow ridge: from there another one goes on.
-            new = climb(self._density, new.x)
-            apart = separate_modes(self._density, new)
-            new = self._new(Ends(new.x[apart], new.log_density[apart]), visits=False)
-        if len(new.x) == 0:
+        if len(ends.x) and len(starts) > 1:
+            # A climb may stop short where scales differ: from there another one goes on.
+            scale = coordinate_widths(self._density, ends.x[0])
+            ends = climb(self._density, ends.x, scale)
+        unknown = self._new(ends)
+        if len(unknown.x) == 0:
             return
-        self.x = np.concatenate([self.x, new.x])
-        self.log_density = np.concatenate([self.log_density, new.log_density])
-        self.visits = np.concatenate([self.visits, np.zeros(len(new.x), int)])
+        apart = separate_modes(self._density, unknown)
+        self.x = np.concatenate([self.x, unknown.x[apart]])
+        self.log_density = np.concatenate([self.log_density, unknown.log_density[apart]])
+        self.visits = np.concatenate([self.visits, np.zeros(apart.sum(), int)])
         self._sort()
-        self._new(ends)
+        self._new(unknown)
 
-    def _new(self, ends: Ends, *, visits: bool = True) -> Ends:
+    def _new(self, ends: Ends) -> Ends:
         """The ends that belong to no known mode; the others are counted as visits."""
         if len(self.x) == 0 or len(ends.x) == 0:
             return ends
@@ -112,8 +113,7 @@ class _Found:
                 lowest = lowest_between(self._density, self.x[mode], ends.x[some])
                 least = np.minimum(ends.log_density[some], self.log_density[mode])
                 known[some[least - lowest < _DIP]] = mode
-        if visits:
-            np.add.at(self.visits, known[known >= 0], 1)
+        np.add.at(self.visits, known[known >= 0], 1)
         return Ends(ends.x[known < 0], ends.log_density[known < 0])
 
     def _sort(self) -> None:
@@ -123,7 +123,7 @@ class _Found:
         order = np.argsort(-self.log_density)
         order = order[kept[order]]
         self.x, self.log_density = self.x[order], self.log_density[order]
-        self.visits = np.zeros(len(order), int)
+        self.visits = self.visits[order]
 
     def modes(self, farthest: float) -> Modes:
         return Modes(self.x, self.log_density, self.num_climbs, farthest, self.unseen)

@@ -7,22 +7,24 @@ answer by itself.
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from follmer.mcmc.curvature import gaussian_at
 from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Wide, advance, as_chains
-from follmer.mcmc.mixtures import Mixture, fit_mixture, joined, safe_cholesky
+from follmer.mcmc.mixtures import Mixture, fit_mixture, improved, joined, pruned, safe_cholesky
 from follmer.mcmc.modes import Modes
 from follmer.targets import Density
+from follmer.tools.arrays import on_device
 from follmer.tools.keys import generator, named_key
 
 # Chains of a site: groups that share a start, and chains in each (nested R-hat,
 # Margossian et al. 2024, arXiv:2110.13017).
 NUM_GROUPS, GROUP_SIZE = 8, 8
 # Calls of some moves each: until the covariance is read, and again; that draws are kept of.
-WARM_CALLS, KEPT_CALLS = 3, 16
+WARM_CALLS, KEPT_CALLS = 3, 32
+# Where there are many sites: calls that are kept at least, and components of all mixtures.
+_FEWEST_KEPT, _MOST_COMPONENTS = 2, 64
 # Starts around a mode are this many times as wide as it looks.
 _OVERDISPERSED = 1.5
 # Scales at which mass is looked for away from the modes, and points tried at each and at each mode.
@@ -39,6 +41,12 @@ _WORTH_OF_CHAIN = 4
 _MAX_KEPT = 8192
 # Draws by which the masses of sites are told.
 _NUM_WEIGHED = 1024
+# A mixture is improved by rounds of importance sampling, where gradients (in operations) are cheap:
+# draws of a round, rounds, steps of EM in each; draws of a chain per independent one.
+_CHEAP = 1e6
+_NUM_REWEIGHED, _REWEIGHINGS, _EM_STEPS, _CORRELATED = 8192, 3, 10, 8.0
+# An effective share of draws that leaves nothing to improve.
+_EVEN = 0.995
 
 
 # Gradients in one call: every leapfrog step of every chain takes one.
@@ -57,9 +65,19 @@ class Site(NamedTuple):
         return self.draws.reshape(-1, self.draws.shape[-1])
 
     @property
+    def fitted(self) -> Float[np.ndarray, "some dim"]:
+        """The draws of the chains that the mixture is fitted to: one half."""
+        return _flat(self.draws[:, ::2])
+
+    @property
+    def choosing(self) -> Float[np.ndarray, "some dim"]:
+        """The draws of the chains by which one of several mixtures is chosen: a quarter."""
+        return _flat(self.draws[:, 1::4])
+
+    @property
     def held_out(self) -> Float[np.ndarray, "some dim"]:
-        """The draws of the chains that the mixture was not fitted to."""
-        return self.draws[:, 1::2].reshape(-1, self.draws.shape[-1])
+        """The draws of the chains that the mixture knows nothing of: a quarter."""
+        return _flat(self.draws[:, 3::4])
 
 
 class Population(NamedTuple):
@@ -68,6 +86,7 @@ class Population(NamedTuple):
     sites: tuple[Site, ...]
     masses: Float[np.ndarray, " sites"]
     log_evidence: float  # by importance sampling from the sites' mixtures
+    mixture: Mixture  # of all sites, improved by importance sampling
 
     @property
     def rhat(self) -> float:
@@ -81,14 +100,10 @@ class Population(NamedTuple):
         """Independent draws that the population is worth, about: each chain counts for a few."""
         return float(NUM_GROUPS * GROUP_SIZE * _WORTH_OF_CHAIN)
 
-    @property
-    def mixture(self) -> Mixture:
-        """All sites' mixtures together."""
-        return joined([site.mixture for site in self.sites], self.masses)
-
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, as named arrays for a file."""
         found = {"masses": self.masses, "log_evidence": np.asarray(self.log_evidence)}
+        found |= {f"mixture_{name}": part for name, part in self.mixture._asdict().items()}
         for i, site in enumerate(self.sites):
             parts = {"draws": site.draws, "rhat": np.asarray(site.rhat), **site.mixture._asdict()}
             found |= {f"site{i}_{name}": part for name, part in parts.items()}
@@ -104,7 +119,8 @@ class Population(NamedTuple):
             mixture = Mixture(*(arrays[prefix + name] for name in Mixture._fields))
             rhat = float(arrays[prefix + "rhat"])
             sites.append(Site(arrays[prefix + "draws"], rhat, mixture))
-        return cls(tuple(sites), masses, float(arrays["population_log_evidence"]))
+        mixture = Mixture(*(arrays[f"population_mixture_{name}"] for name in Mixture._fields))
+        return cls(tuple(sites), masses, float(arrays["population_log_evidence"]), mixture)
 
     def draws(self, count: int, rng: np.random.Generator, *, held_out: bool = False) -> np.ndarray:
         """Draws of all sites in proportion to their masses; of the held-out chains alone."""
@@ -127,25 +143,33 @@ def populate(
     gaussians = [one for one in gaussians if _is_resolved(one, density.target.dtype)]
     rng = generator(key, "starts")
     starts = _importance_starts(density, gaussians, rng)
+    # Many sites share the effort.
+    count = sum(points is not None for points, _ in starts) or 1
+    kept_calls = max(min(KEPT_CALLS, max_calls // 3) // count, _FEWEST_KEPT)
+    components = max(_MOST_COMPONENTS // count, 1)
     sites = []
     for i, (points, factor) in enumerate(starts):
         if points is None:
             continue
         site_key = named_key(key, f"site {i}")
         draws, gradients, rhat = _run_chains(
-            density, points, factor, site_key, agree=agree, max_calls=max_calls
+            density, points, factor, site_key, agree, max_calls, kept_calls
         )
         if not (draws.std(axis=(0, 1)) > 0).all():
             # Chains that never moved: a spike that the density's units do not resolve.
             continue
-        x, slopes = (part[:, ::2].reshape(-1, part.shape[-1]) for part in (draws, gradients))
-        sites.append(Site(draws, rhat, fit_mixture(x, slopes, rng)))
+        x, slopes, others = _flat(draws[:, ::2]), _flat(gradients[:, ::2]), _flat(draws[:, 1::4])
+        sites.append(Site(draws, rhat, fit_mixture(x, slopes, others, rng, components)))
     if not sites:
         return None
     masses, log_evidence = _masses(density, sites, rng)
     kept = masses > _NOTHING
     sites = [site for site, keep in zip(sites, kept, strict=True) if keep]
-    return Population(tuple(sites), masses[kept] / masses[kept].sum(), log_evidence)
+    masses = masses[kept] / masses[kept].sum()
+    mixture = joined([site.mixture for site in sites], masses)
+    if density.target.gradient_cost <= _CHEAP:
+        mixture = _reweighed(density, sites, masses, mixture, rng)
+    return Population(tuple(sites), masses, log_evidence, mixture)
 
 
 def population_from(
@@ -154,11 +178,11 @@ def population_from(
     """Chains from given points, one each, in coordinates where the target is near N(0, I)."""
     starts = points[: NUM_GROUPS * GROUP_SIZE]
     draws, _, rhat = _run_chains(
-        density, starts, np.eye(points.shape[1]), key, agree=np.inf, max_calls=max_calls
+        density, starts, np.eye(points.shape[1]), key, np.inf, max_calls, max_calls
     )
     flat = draws.reshape(-1, draws.shape[-1])
     mixture = Mixture(np.ones(1), flat.mean(axis=0)[None], np.atleast_2d(np.cov(flat.T))[None])
-    return Population((Site(draws, rhat, mixture),), np.ones(1), float("nan"))
+    return Population((Site(draws, rhat, mixture),), np.ones(1), float("nan"), mixture)
 
 
 def _importance_starts(
@@ -181,25 +205,37 @@ def _importance_starts(
         points[i * _NUM_TRIED] = one.means[0]
     logs = _finite(density.values(points)) - mixture.log_density(points)
     place = np.repeat(np.arange(len(around)), _NUM_TRIED)
-    place = np.minimum(place, len(gaussians))
+    is_away = _is_away(points, around[: len(gaussians)])
     found: list[tuple[np.ndarray | None, np.ndarray]] = []
-    for site in range(len(gaussians) + 1):
-        own = place == site
-        share = np.exp(np.logaddexp.reduce(logs[own]) - np.logaddexp.reduce(logs))
-        is_away = site == len(gaussians)
-        if not np.isfinite(logs[own]).any() or (is_away and not share > _AWAY):
-            found.append((None, eye[0]))
-            continue
-        weights = _flattened(logs[own])
-        chosen = rng.choice(own.sum(), NUM_GROUPS, p=weights)
-        some = points[own][chosen]
-        if is_away:
-            covariance = np.cov(points[own].T, aweights=weights).reshape(dim, dim)
-            factor = np.diag(np.sqrt(np.diag(covariance) + 1e-12))
-        else:
-            factor = safe_cholesky(gaussians[site].covariances[0])
-        found.append((some, factor))
+    for site, one in enumerate(gaussians):
+        own = (place == site) & np.isfinite(logs)
+        factor = safe_cholesky(one.covariances[0])
+        found.append((_chosen(points[own], logs[own], rng), factor))
+    away = is_away & np.isfinite(logs)
+    share = np.exp(np.logaddexp.reduce(logs[away]) - np.logaddexp.reduce(logs))
+    if share > _AWAY:
+        starts, weights = points[away], _flattened(logs[away])
+        spread = np.sqrt(weights @ (starts - weights @ starts) ** 2)
+        found.append((_chosen(starts, logs[away], rng), np.diag(spread + 1e-6)))
     return found
+
+
+def _is_away(points: np.ndarray, gaussians: list[Mixture]) -> np.ndarray:
+    """Which points are beyond where draws of all the Gaussians lie."""
+    dim = points.shape[1]
+    away = np.ones(len(points), bool)
+    for one in gaussians:
+        z = np.linalg.solve(safe_cholesky(one.covariances[0]), (points - one.means[0]).T)
+        # The squared length of normal noise has mean d and standard deviation √(2d).
+        away &= np.sum(z**2, axis=0) > dim + 3.0 * np.sqrt(2.0 * dim)
+    return away
+
+
+def _chosen(points: np.ndarray, logs: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    """Points by their weights, one for each group; None where there is none."""
+    if len(points) == 0:
+        return None
+    return points[rng.choice(len(points), NUM_GROUPS, p=_flattened(logs))]
 
 
 def _flattened(logs: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
@@ -217,15 +253,15 @@ def _run_chains(
     points: Float[np.ndarray, "groups dim"],
     factor: Float[np.ndarray, "dim dim"],
     key: PRNGKeyArray,
-    *,
     agree: float,
     max_calls: int,
+    kept_calls: int,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Draws of chains that go on until they agree, or for so long; gradients there; R-hat."""
     dim, dtype = density.target.dim, density.target.dtype
     starts = np.repeat(points, GROUP_SIZE * NUM_GROUPS // len(points), axis=0)
     group = np.repeat(np.arange(NUM_GROUPS), GROUP_SIZE)
-    whole = Wide(jnp.zeros(dim, dtype), jnp.ones(dim, dtype), jnp.ones((), dtype))
+    whole = Wide(*(on_device(part, dtype) for part in (np.zeros(dim), np.ones(dim), 1.0)))
     values, gradients = density(starts)
     chains = as_chains(density.target, starts, values, gradients)
     kept: list[np.ndarray] = []
@@ -239,19 +275,19 @@ def _run_chains(
             density.target,
             chains,
             whole,
-            jnp.asarray(factor, dtype),
+            on_device(factor, dtype),
             named_key(key, f"moves {call}"),
         )
         density.gradient_evaluations += GRADIENTS_PER_CALL
         chains = moved.chains
         kept.append(np.asarray(moved.places, float))
         slopes.append(np.asarray(moved.gradients, float))
-        if call + 1 in renewals and call + 1 + KEPT_CALLS < max_calls:
+        if call + 1 in renewals and call + 1 + kept_calls <= max_calls and call + 1 < end:
             # The newest moves tell where the mass is; what came before is forgotten.
             recent = np.concatenate(kept[len(kept) // 2 :])
             agreed = nested_rhat(recent, group) < agree
             if end == max_calls and agreed and call + 1 > WARM_CALLS:
-                end = min(call + 1 + KEPT_CALLS, max_calls)
+                end = min(call + 1 + kept_calls, max_calls)
             factor = covariance_factor(recent, factor)
             kept, slopes = [], []
     first = len(kept) // 3 if end == max_calls else 0
@@ -315,6 +351,13 @@ def _masses(
     return shares / shares.sum(), log_evidence
 
 
+def _are_even(logs: Float[np.ndarray, " draws"], log_ratios: Float[np.ndarray, " draws"]) -> bool:
+    """Whether weights are even for draws of a mixture, told by draws of another one."""
+    ratios, weights = np.exp(log_ratios), np.exp(logs - logs.max())
+    squared = np.mean(ratios * weights) ** 2 / np.mean(ratios * weights**2) / np.mean(ratios)
+    return bool(squared > _EVEN)
+
+
 def _is_resolved(gaussian: Mixture, dtype: Any) -> bool:
     """Whether floating-point numbers tell points within a standard deviation apart."""
     widths = np.sqrt(np.diag(gaussian.covariances[0]))
@@ -322,9 +365,59 @@ def _is_resolved(gaussian: Mixture, dtype: Any) -> bool:
     return bool(np.isfinite(widths).all() and (widths > resolution + np.finfo(dtype).tiny).all())
 
 
+def _reweighed(
+    density: Density,
+    sites: list[Site],
+    masses: Float[np.ndarray, " sites"],
+    mixture: Mixture,
+    rng: np.random.Generator,
+) -> Mixture:
+    """The mixture after rounds of drawing from it, weighing by the target, and fitting again.
+
+    Independent draws with weights know more than chains do, where the mixture reaches. A round is
+    kept where draws of the chains find it likelier.
+    """
+    counts = rng.multinomial(_NUM_REWEIGHED // 2, masses)
+    pairs = [*zip(sites, counts, strict=True)]
+    chains = np.concatenate([_some(site.fitted, count, rng) for site, count in pairs])
+    judges = np.concatenate([_some(site.choosing, count, rng) for site, count in pairs])
+    score = np.mean(mixture.log_density(judges))
+    wider = 1.0 + 3.0 / np.sqrt(density.target.dim)
+    for _ in range(_REWEIGHINGS):
+        # Half of the draws come from wider components: the tails are beyond what was reached.
+        wide = mixture._replace(covariances=wider * mixture.covariances)
+        proposal = joined([mixture, wide], np.full(2, 0.5))
+        x = proposal.draw(_NUM_REWEIGHED, rng)
+        values, log_own, log_all = (
+            _finite(density.values(x)),
+            mixture.log_density(x),
+            proposal.log_density(x),
+        )
+        logs = values - log_all
+        if not np.isfinite(logs.max()) or _are_even(values - log_own, log_own - log_all):
+            break
+        weights = np.exp(logs - logs.max())
+        weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
+        weights *= weights.sum() / np.sum(weights**2)
+        both = np.concatenate([x, chains])
+        weights = np.concatenate([weights, np.full(len(chains), 1.0 / _CORRELATED)])
+        # A tenth of wider components, for EM to lay into the tails.
+        begun = joined([mixture, wide], np.array([0.9, 0.1]))
+        tried = pruned(improved(begun, both, weights, _EM_STEPS), _MOST_COMPONENTS)
+        new = np.mean(tried.log_density(judges))
+        if new < score:
+            break
+        mixture, score = tried, new
+    return mixture
+
+
 def _finite(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
     """Log densities, with none where they are not finite."""
     return np.where(np.isfinite(values), values, -np.inf)
+
+
+def _flat(draws: Float[np.ndarray, "draws chains dim"]) -> Float[np.ndarray, "all dim"]:
+    return draws.reshape(-1, draws.shape[-1])
 
 
 def _some(x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

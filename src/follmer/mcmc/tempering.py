@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -11,6 +10,7 @@ from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Chains, Wide, advance
 from follmer.mcmc.population import covariance_factor
 from follmer.mcmc.resampling import largest_power, systematic
 from follmer.targets import Density
+from follmer.tools.arrays import on_device
 from follmer.tools.keys import generator, named_key
 
 # A temperature is lowered until this share of the particles is effective.
@@ -44,27 +44,28 @@ def temper(
     x = mean + scale * rng.standard_normal((num_particles, len(mean)))
     values, gradients = density(x)
     chains = as_chains(target, x, values, gradients)
-    wide = Wide(jnp.asarray(mean, dtype), jnp.asarray(scale, dtype), jnp.zeros((), dtype))
+    wide = Wide(*(on_device(part, dtype) for part in (mean, scale, 0.0)))
     beta, log_evidence, calls = 0.0, 0.0, 0
 
     def moved(chains: Chains, beta: float) -> Chains:
         factor = covariance_factor(np.asarray(chains.x, float)[None], np.diag(scale))
-        tempered = wide._replace(inverse_temperature=jnp.asarray(beta, dtype))
+        tempered = wide._replace(inverse_temperature=on_device(beta, dtype))
         density.gradient_evaluations += num_particles * MOVES_PER_CALL * NUM_LEAPFROG
         move_key = named_key(key, f"moves {calls}")
-        return advance(target, chains, tempered, jnp.asarray(factor, dtype), move_key).chains
+        return advance(target, chains, tempered, on_device(factor, dtype), move_key).chains
 
     while beta < 1.0 and calls < _MAX_TEMPERATURES:
-        log_wide = np.asarray(wide.log_density(chains.x), float)
+        z = (np.asarray(chains.x, float) - mean) / scale
+        log_wide = -0.5 * np.sum(z**2 + np.log(2 * np.pi) + 2 * np.log(scale), axis=1)
         ratios = np.asarray(chains.log_density, float) - log_wide
         ratios = np.where(np.isfinite(ratios), ratios, -np.inf)
         power = largest_power(ratios, 1.0 - beta, _EFFECTIVE)
         beta = 1.0 if power >= 1.0 - beta else beta + power
         log_evidence += np.logaddexp.reduce(power * ratios) - np.log(num_particles)
         rows = systematic(rng, np.exp(power * (ratios - ratios.max())), num_particles)
-        chains = chains._replace(
-            x=chains.x[rows], log_density=chains.log_density[rows], gradient=chains.gradient[rows]
-        )
+        x, values, gradients = (np.asarray(part)[rows] for part in chains[:3])
+        parts = (on_device(part, dtype) for part in (x, values, gradients))
+        chains = Chains(*parts, chains.step_size)  # type: ignore[call-arg]
         calls += 1
         tell(f"tempering: {beta:.0%} of the way")
         chains = moved(chains, beta)

@@ -23,9 +23,9 @@ class AbstractObjective(eqx.Module):
         """Whether it learns from a memory; then `init` and `refresh` make and renew it."""
         return False
 
-    def gradients_per_step(self, num_paths: int, per_path: int) -> float:
-        """Gradients of the target in a training step, of which the drift takes some `per_path`."""
-        return num_paths * (1 + per_path)
+    def gradient_evaluations(self, iterations: int, num_paths: int, per_path: int) -> int:
+        """Gradients of the target in so much training, of which the drift takes some `per_path`."""
+        return iterations * num_paths * (1 + per_path)
 
     def init(self, problem: Problem, key: PRNGKeyArray) -> PyTree:
         """The memory before training."""

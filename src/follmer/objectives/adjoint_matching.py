@@ -44,8 +44,8 @@ class AdjointMatching(AbstractObjective):
     def has_memory(self) -> bool:
         return True
 
-    def gradients_per_step(self, num_paths: int, per_path: int) -> float:
-        return num_paths * (1 + per_path) / self.refresh_every
+    def gradient_evaluations(self, iterations: int, num_paths: int, per_path: int) -> int:
+        return iterations // self.refresh_every * num_paths * (1 + per_path)
 
     def init(self, problem: Problem, key: PRNGKeyArray) -> Gradients:
         diffusion = problem.diffusion

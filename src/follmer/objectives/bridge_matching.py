@@ -105,9 +105,10 @@ class BridgeMatching(AbstractObjective):
             jnp.where(kept, paths.end[picked[: len(places)]], memory[places])
         )
 
-    def gradients_per_step(self, num_paths: int, per_path: int) -> float:
-        moved = len(self.draws) * self.moves * (1 + hmc.NUM_LEAPFROG)
-        return (moved + self.refresh_paths * per_path) / self.refresh_every
+    def gradient_evaluations(self, iterations: int, num_paths: int, per_path: int) -> int:
+        # Moves hand the last gradient on: only the first of a refreshment asks for one more.
+        moved = len(self.draws) * (1 + self.moves * hmc.NUM_LEAPFROG) if self.moves else 0
+        return iterations // self.refresh_every * (moved + self.refresh_paths * per_path)
 
     def loss(self, drift: Drift, problem: Problem, memory: Memory, key: PRNGKeyArray) -> Loss:
         diffusion = problem.diffusion

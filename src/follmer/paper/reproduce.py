@@ -35,7 +35,7 @@ def reproduce(
 
     **Arguments:**
 
-    - `names`: which of `follmer.experiments.running.EXPERIMENTS`.
+    - `names`: which of `follmer.paper.experiments.running.EXPERIMENTS`.
     - `preset`: "auto", the library's default; or "paper", the authors' setting.
     - `methods`: those an experiment lacks are passed by.
     - `seeds`: how often everything is run.

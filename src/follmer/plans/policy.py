@@ -21,8 +21,10 @@ class Policy:
     climb_budget: float = 2e10
     # Gradients that one climb takes, about (measured on the targets of `follmer bench`).
     gradients_per_climb: float = 400.0
-    # Operations that the chains of the population may take (seconds), and calls at least and most.
-    chain_budget: float = 2e11
+    # Operations that the chains of the population should take (seconds), and may take at the most.
+    chain_budget: float = 2e10
+    largest_chain_budget: float = 4e11
+    # Calls of chains: 12 take as many gradients as a usual run of NUTS (60 000).
     fewest_calls: int = 12
     most_calls: int = 96
     # Nested R-hat below which chains agree (Margossian et al. 2024, arXiv:2110.13017).
@@ -52,12 +54,14 @@ class Policy:
 
     def num_calls(self, cost: float, gradients_per_call: int) -> int:
         """Calls of the population's chains; 0 where even a few would take too long."""
-        affordable = self.chain_budget / (gradients_per_call * max(cost, 1.0))
-        return 0 if affordable < self.fewest_calls else int(min(affordable, self.most_calls))
+        per_call = gradients_per_call * max(cost, 1.0)
+        if self.fewest_calls * per_call > self.largest_chain_budget:
+            return 0
+        return int(np.clip(self.chain_budget / per_call, self.fewest_calls, self.most_calls))
 
     def particles(self, cost: float, gradients_per_particle: float) -> int:
         """Particles of a tempering."""
-        affordable = self.chain_budget / (gradients_per_particle * max(cost, 1.0))
+        affordable = self.largest_chain_budget / (gradients_per_particle * max(cost, 1.0))
         return int(np.clip(affordable, self.fewest_particles, self.num_particles))
 
     def flow_settings(self, dim: int, cost: float) -> Mapping[str, Any]:

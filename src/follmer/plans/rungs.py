@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -18,10 +17,13 @@ from follmer.posterior.samplers import MixtureFlow
 from follmer.process import process_options
 from follmer.targets import Affine
 from follmer.targets.affine import diagonal, from_covariance
+from follmer.tools.arrays import on_device
 from follmer.tools.keys import generator, named_key
 
 Rung = Callable[[Survey, PRNGKeyArray], Plan]
 
+# Numbers of components that mixtures are filled up to.
+_SIZES = (1, 32, 128, 512)
 # Draws that a flow of several modes learns from.
 _NUM_DRAWS = 4096
 
@@ -40,11 +42,26 @@ def mixture(survey: Survey, key: PRNGKeyArray) -> Plan:
     columns = affine.inverse_rows(roots.swapaxes(1, 2).reshape(-1, target.dim)) - origin
     factors = columns.reshape(roots.shape).swapaxes(1, 2)
     lower = np.stack([safe_cholesky(one @ one.T) for one in factors])
-    whitened = target.whitened(affine)
-    sampler = MixtureFlow(whitened, GaussianMixture(found.shares, means, lower, target.dtype))
-    count = len(found.shares)
+    whitened, count = target.whitened(affine), len(found.shares)
+    shares, means, lower = _padded(found.shares, means, lower)
+    sampler = MixtureFlow(whitened, GaussianMixture(shares, means, lower, target.dtype))
     shape = "one Gaussian" if count == 1 else f"a mixture of {count} Gaussians"
     return Plan("mixture", whitened, {}, f"{survey.modes}: {shape} fitted to chains", sampler)
+
+
+def _padded(
+    shares: np.ndarray, means: np.ndarray, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The components and empty ones: few sizes occur, so that other fits compile nothing anew."""
+    count, dim = means.shape
+    size = next((one for one in _SIZES if one >= count), count)
+    extra = size - count
+    identity = np.broadcast_to(np.eye(dim), (extra, dim, dim))
+    return (
+        np.concatenate([shares, np.zeros(extra)]),
+        np.concatenate([means, np.zeros((extra, dim))]),
+        np.concatenate([factors, identity]),
+    )
 
 
 def flow(survey: Survey, key: PRNGKeyArray) -> Plan:
@@ -56,7 +73,7 @@ def flow(survey: Survey, key: PRNGKeyArray) -> Plan:
     several = population is not None and len(population.sites[0].mixture.shares) > 1
     if population is not None and (several or len(population.sites) > 1):
         draws = population.draws(_NUM_DRAWS, generator(key, "draws"))
-        learned = jnp.asarray(affine.inverse_rows(draws), target.dtype)
+        learned = on_device(affine.inverse_rows(draws), target.dtype)
         why = f"{survey.modes}: learned from draws of chains"
         return Plan("flow", target.whitened(affine), {"learning_rate": 5e-3}, why, None, learned)
     settings = survey.policy.flow_settings(target.dim, target.gradient_cost)
@@ -68,7 +85,7 @@ def explore(survey: Survey, key: PRNGKeyArray) -> Plan:
     """A flow that learns from tempered particles, whatever the number of modes."""
     tempered = survey.tempered
     affine = _covering(tempered.particles, survey.target.dtype)
-    draws = jnp.asarray(affine.inverse_rows(tempered.particles), survey.target.dtype)
+    draws = on_device(affine.inverse_rows(tempered.particles), survey.target.dtype)
     why = (
         f"explored by tempered SMC ({len(tempered.particles)} particles, "
         f"{tempered.temperatures} temperatures"
@@ -81,7 +98,7 @@ def explore(survey: Survey, key: PRNGKeyArray) -> Plan:
 def identity(survey: Survey, key: PRNGKeyArray) -> Plan:
     """The target's own coordinates."""
     settings = batch_settings(survey.target) if survey.target.has_locals else {}
-    return Plan("identity", survey.target, settings, "own coordinates")
+    return Plan("identity", survey.target, settings, "")
 
 
 def prior(survey: Survey, key: PRNGKeyArray) -> Plan:

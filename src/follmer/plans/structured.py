@@ -52,7 +52,8 @@ def structured(survey: Survey, key: PRNGKeyArray, affine: Affine | None = None) 
     else:
         affine = by_marginal(survey, key)
         why += ": whitened by curvature, the locals integrated out"
-    return Plan("structured", target.whitened(affine), settings, why)
+    whitened = target.whitened(affine, progress=survey.progress)
+    return Plan("structured", whitened, settings, why)
 
 
 def batch_settings(target: AbstractTarget) -> dict[str, object]:
@@ -73,7 +74,7 @@ def by_marginal(survey: Survey, key: PRNGKeyArray) -> Affine:
     chosen = generator(key, "rows").choice(target.num_data, num_rows, replace=False)
     rows = take(target.data.data, chosen)
     origin = np.zeros(target.global_dim, target.dtype)
-    starts = target.frames(jnp.asarray(origin), rows).mean
+    starts = target.frames(jnp.asarray(origin), rows, progress=survey.progress).mean
 
     def of_points(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         survey.density.gradient_evaluations += len(points)
@@ -91,7 +92,7 @@ def by_marginal(survey: Survey, key: PRNGKeyArray) -> Affine:
     affine = _gaussian(lambda y: marginal(y, rows, starts)[1], mode)
     if num_rows < target.num_data:
         # The mode of some data points is many standard deviations off that of all.
-        starts = target.frames(affine.mean, target.data.data).mean
+        starts = target.frames(affine.mean, target.data.data, progress=survey.progress).mean
         slope = np.asarray(marginal(affine.mean, target.data.data, starts)[1], float)
         factor = np.asarray(affine.matrix, float)
         moved = jnp.asarray(affine.mean + factor @ (factor.T @ slope), target.dtype)

@@ -33,9 +33,11 @@ class Survey:
         *,
         policy: Policy = POLICY,
         tell: Callable[[str], object] = lambda line: None,
+        progress: bool = True,
     ):
         self.target = target
         self.policy = policy
+        self.progress = progress
         self.density = Density(target)
         self._key = key
         self._tell = tell
@@ -102,10 +104,10 @@ class Survey:
         chains = x[: len(x) // 64 * 64].reshape(-1, 64, x.shape[1])
         rng = generator(self._key, "particles")
         half = slice(0, None, 2)
-        mixture = fit_mixture(x[half], gradients[half], rng)
+        mixture = fit_mixture(x[half], gradients[half], x[1::4], rng)
         # Particles that did not arrive are no draws of the target.
         rhat = 1.0 if reached == 1.0 else float("inf")
-        return Population((Site(chains, rhat, mixture),), np.ones(1), log_evidence)
+        return Population((Site(chains, rhat, mixture),), np.ones(1), log_evidence, mixture)
 
 
 __all__ = ["Survey", "matched_gaussian"]

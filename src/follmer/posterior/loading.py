@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from follmer.drifts import GaussianMixture
@@ -19,6 +19,7 @@ from follmer.posterior.structured import StructuredFlow, flow_of
 from follmer.process import Process
 from follmer.targets import AbstractTarget, Affine, as_any_target, as_target, data_digest
 from follmer.tools import storage
+from follmer.tools.arrays import on_device
 from follmer.tools.trees import from_arrays
 
 
@@ -70,7 +71,7 @@ def load(
             )
         if value is not None:
             settings[name] = value
-    coordinates = target.whitened(_affine(target, arrays))
+    coordinates = _coordinates(path, target, arrays)
     sampler = _REBUILD[header["sampler"]](coordinates, settings, arrays)
     prefix = "history_"
     history = {
@@ -89,12 +90,27 @@ def load(
     )
 
 
+def _coordinates(
+    path: Path, target: AbstractTarget, arrays: dict[str, np.ndarray]
+) -> AbstractTarget:
+    """The target in the coordinates of the file's draws."""
+    affine = _affine(target, arrays)
+    if target.affine is None:
+        return target.whitened(affine)
+    if not eqx.tree_equal(affine, target.affine):
+        raise FileError(
+            f"{path} was saved in other coordinates than those that this target is whitened to.",
+            hint="the target as it was before `whitened`",
+        )
+    return target
+
+
 def _affine(target: AbstractTarget, arrays: dict[str, np.ndarray]) -> Affine | None:
     """The map to whitened coordinates that the file holds, if any."""
     parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
     if not parts:
         return None
-    return Affine(*(jnp.asarray(part, target.dtype) for part in parts))
+    return Affine(*(on_device(part, target.dtype) for part in parts))
 
 
 def _rebuild_flow(

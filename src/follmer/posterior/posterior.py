@@ -19,6 +19,7 @@ from follmer.judging import (
     Audit,
     ChainDiagnostics,
     Diagnostics,
+    Verdict,
     diagnose,
     diagnose_chains,
     judge,
@@ -91,8 +92,11 @@ class Posterior:
 
     def __repr__(self) -> str:
         size = f"{self.target.dim} dimensions"
-        judged = f", {self.plan[-1].verdict}" if self.plan else ""
-        return f"Posterior({type(self.target).__name__} of {size}, {self.sampler.kind}{judged})"
+        # The best of what was tried is what was kept.
+        verdicts = {attempt.verdict for attempt in self.plan}
+        judged = [one.value for one in Verdict if one.value in verdicts][:1]
+        words = [f"{type(self.target).__name__} of {size}", self.sampler.kind, *judged]
+        return f"Posterior({', '.join(words)})"
 
     @options_checked
     def sample(
@@ -358,7 +362,7 @@ class Posterior:
         if num_steps is not None:
             positive_int("num_steps", num_steps)
         target: Any = self._coordinates
-        chosen, places = target.chosen_rows(rows, data)
+        chosen, places = target.chosen_rows(rows, data, progress=self.progress)
         x, _ = sampler.sample_rows(
             count, as_key(key), num_steps, chosen, places, progress=self.progress
         )

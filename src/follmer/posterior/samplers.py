@@ -16,7 +16,7 @@ from follmer.mcmc.resampling import evenly
 from follmer.paths import Move
 from follmer.process import Process
 from follmer.targets import AbstractTarget
-from follmer.tools.keys import generator, key_rows
+from follmer.tools.keys import KeyRows, as_keys, generator, key_rows
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
@@ -103,7 +103,7 @@ class AbstractSimulator(AbstractWeighted):
                 jax.block_until_ready(parts[-1])
                 bar.advance(min(chunk, count - start))
         x, log_weights = (np.concatenate(columns)[:count] for columns in zip(*parts, strict=True))
-        return jnp.asarray(x), jnp.asarray(log_weights)
+        return jax.device_put(x), jax.device_put(log_weights)
 
 
 class Flow(AbstractSimulator):
@@ -220,14 +220,14 @@ class StoredDraws(AbstractSampler):
 
 
 @eqx.filter_jit
-def draw(sampler: AbstractSimulator, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
+def draw(sampler: AbstractSimulator, rows: KeyRows, num_steps: int | None) -> Weighted:
     """The sampler's draws, compiled once for each number of keys."""
-    return sampler.draw(keys, num_steps)
+    return sampler.draw(as_keys(rows), num_steps)
 
 
 @eqx.filter_jit
 def log_weights_to(
-    sampler: Any, ends: Float[Array, "draws dim"], keys: Key[Array, " draws"]
+    sampler: Any, ends: Float[np.ndarray, "draws dim"], rows: KeyRows
 ) -> Float[Array, " draws"]:
     """`sampler.log_weights_to`, compiled once for each number of ends."""
-    return sampler.log_weights_to(ends, keys)
+    return sampler.log_weights_to(jnp.asarray(ends), as_keys(rows))

@@ -12,7 +12,7 @@ from follmer.paths import simulate
 from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractWeighted, Flow, Weighted
 from follmer.process import Process
 from follmer.targets import AbstractTarget, Rows, StructuredTarget, take
-from follmer.tools.keys import key_rows
+from follmer.tools.keys import KeyRows, as_keys, key_rows
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
@@ -120,9 +120,10 @@ def _chunks(rows: Rows, indices: Int[np.ndarray, " rows"], size: int) -> list[_C
 
 @eqx.filter_jit
 def simulate_globals(
-    flow: StructuredFlow, keys: Key[Array, " draws"], num_steps: int | None
+    flow: StructuredFlow, rows: KeyRows, num_steps: int | None
 ) -> tuple[Float[Array, "draws global"], Float[Array, " draws"]]:
     """Globals alone, and their part of the log weights."""
+    keys = as_keys(rows)
     target = flow._target
     none = take(target.data, np.zeros(0, int))
     drift = flow.process.drift_at(flow.parameters, none)
@@ -138,9 +139,10 @@ def simulate_globals(
 
 @eqx.filter_jit
 def simulate_locals(
-    flow: StructuredFlow, keys: Key[Array, " draws"], num_steps: int | None, chunk: _Chunk
+    flow: StructuredFlow, rows: KeyRows, num_steps: int | None, chunk: _Chunk
 ) -> tuple[Float[Array, "draws locals"], Float[Array, " draws"]]:
     """The locals of some data points beside the keys' own globals, and their log weights."""
+    keys = as_keys(rows)
     target = flow._target
     drift = flow.process.drift_at(flow.parameters, chunk.rows)
     own = jnp.zeros(target.global_dim, target.dtype)
@@ -178,7 +180,7 @@ def single_local_log_weights(
 
 @eqx.filter_jit
 def _weigh_singly(
-    flow: StructuredFlow, keys: Key[Array, " globals"], rows: Rows
+    flow: StructuredFlow, keys: KeyRows, rows: Rows
 ) -> Float[Array, "rows paths globals"]:
     def of_path(row: Rows, path: Int[Array, ""]) -> Float[Array, " globals"]:
         chunk = _Chunk(row, path[None], jnp.ones(1, bool))

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from follmer.tools.arrays import on_device
+
 
 class Affine(eqx.Module):
     """A mean and a square root of a covariance: a diagonal, times stretches along a few axes.
@@ -71,8 +73,8 @@ def diagonal(mean: Any, scale: Any, dtype: Any) -> Affine:
     """x = mean + scale ∘ z."""
     mean, scale = np.asarray(mean), np.asarray(scale)
     return Affine(
-        jnp.asarray(mean, dtype),
-        jnp.asarray(scale, dtype),
+        on_device(mean, dtype),
+        on_device(scale, dtype),
         jnp.zeros((len(mean), 0), dtype),
         jnp.zeros(0, dtype),
     )
@@ -85,7 +87,7 @@ def from_covariance(mean: Any, covariance: Any, dtype: Any) -> Affine:
     values, basis = np.linalg.eigh(covariance / np.outer(scale, scale))
     # Rounding may leave eigenvalues of a singular correlation at or below zero.
     stretch = np.sqrt(np.maximum(values, values[-1] * len(values) * np.finfo(float).eps))
-    return Affine(*(jnp.asarray(part, dtype) for part in (mean, scale, basis, stretch)))
+    return Affine(*(on_device(part, dtype) for part in (mean, scale, basis, stretch)))
 
 
 def from_factor(mean: Any, factor: Any, dtype: Any) -> Affine:

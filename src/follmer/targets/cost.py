@@ -16,6 +16,10 @@ _TRANSCENDENTALS = frozenset(
 )
 # Products of a factorisation of an n × n matrix, over n³.
 _CUBIC = {"cholesky": 1 / 3, "lu": 2 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4 / 3, "eig": 25.0}
+# Primitives that read no more than they return.
+_SELECTING = frozenset(("slice", "dynamic_slice", "gather"))
+# Primitives whose inner jaxpr is what they do to one element.
+_PER_ELEMENT = ("scatter", "reduce", "select_and_scatter")
 # Rounds of a loop whose end the jaxpr does not tell.
 _UNKNOWN_ROUNDS = 32
 # A gradient costs so many evaluations (reverse mode: forward, back, and what is kept).
@@ -46,16 +50,18 @@ def _cost(jaxpr: Jaxpr) -> Cost:
 
 
 def _of_equation(equation: Any) -> Cost:
-    inner = [_cost(one) for one in _inner(equation)]
     name, sizes = equation.primitive.name, [_size(out) for out in equation.outvars]
+    inner = [] if name.startswith(_PER_ELEMENT) else [_cost(one) for one in _inner(equation)]
+    outputs = sum(_bytes(out) for out in equation.outvars)
     if not inner:
-        outputs = sum(_bytes(out) for out in equation.outvars)
         return Cost(_operations(equation, name, float(sum(sizes))), outputs)
     if name == "cond":
         return Cost(max(one.operations for one in inner), max(one.bytes for one in inner))
     rounds = {"scan": equation.params.get("length", 1), "while": _UNKNOWN_ROUNDS}.get(name, 1)
-    # Rounds of a loop run one after the other: their memory is not needed at once.
-    return Cost(rounds * sum(one.operations for one in inner), sum(one.bytes for one in inner))
+    # Rounds of a loop run one after the other: their memory is not needed at once, but for what
+    # they return.
+    held = sum(one.bytes for one in inner) + (outputs if name == "scan" else 0.0)
+    return Cost(rounds * sum(one.operations for one in inner), held)
 
 
 def _operations(equation: Any, name: str, size: float) -> float:
@@ -71,6 +77,8 @@ def _operations(equation: Any, name: str, size: float) -> float:
         return size * first.aval.shape[-1]
     if name in _TRANSCENDENTALS:
         return _TRANSCENDENTAL * size
+    if name in _SELECTING:
+        return size
     # A reduction reads more than it returns.
     return max(size, float(max(map(_size, equation.invars), default=0)))
 

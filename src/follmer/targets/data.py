@@ -10,21 +10,19 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError
-from follmer.targets.space import leaf_name, named_leaves
+from follmer.targets.space import leaf_name
 from follmer.tools.checks import positive_int
 from follmer.tools.progress import Bar
 
 
 def as_data(data: PyTree) -> tuple[PyTree, int]:
     """The data as device arrays, and the number of data points."""
-    paths = jax.tree_util.tree_flatten_with_path(data)[0]
-    if not paths:
+    if not jax.tree.leaves(data):
         raise InputError(
             "`data` holds no arrays.", hint="data=x, data=(x, y) or data={'x': x, 'y': y}"
         )
     sizes: dict[str, int] = {}
-    for path, value in paths:
-        name = leaf_name(path) if path else "data"
+    for name, value in named_arrays(data):
         sizes[name] = _leading_axis(name, value)
     if len(set(sizes.values())) > 1:
         listing = ", ".join(f"{name}: {size}" for name, size in sizes.items())
@@ -65,6 +63,8 @@ def _leading_axis(name: str, value: Any) -> int:
 def check_rows_alike(old: PyTree, new: PyTree) -> None:
     """An error unless the rows of both data have the same arrays, shapes and types."""
     wanted, found = row_shapes(old), row_shapes(new)
+    if wanted == found:
+        wanted, found = (str(jax.tree.structure(data)) for data in (old, new))
     if wanted != found:
         raise InputError(
             f"the new rows are {found}; those of the target are {wanted}.",
@@ -76,8 +76,14 @@ def check_rows_alike(old: PyTree, new: PyTree) -> None:
 def row_shapes(data: PyTree) -> str:
     """What one row of the data looks like, in words."""
     return ", ".join(
-        f"{name}: {leaf.dtype}{list(leaf.shape[1:])}" for name, leaf in named_leaves(data)
+        f"{name}: {leaf.dtype}{list(leaf.shape[1:])}" for name, leaf in named_arrays(data)
     )
+
+
+def named_arrays(data: PyTree) -> list[tuple[str, Any]]:
+    """Every array of the data with its name; `data` for a bare one."""
+    paths = jax.tree_util.tree_flatten_with_path(data)[0]
+    return [(leaf_name(path) if path else "data", leaf) for path, leaf in paths]
 
 
 def data_digest(data: PyTree) -> str:

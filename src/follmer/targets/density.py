@@ -27,6 +27,8 @@ class Density:
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
         """Values and gradients at the points, in double precision."""
         count, size = len(x), self._at_once
+        if count == 0:
+            return np.zeros(0), np.zeros((0, self.target.dim))
         self.gradient_evaluations += count
         # Filled up by the last point, so that any number of points takes one program.
         rows = np.minimum(np.arange(-(-count // size) * size), count - 1)

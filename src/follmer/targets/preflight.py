@@ -1,13 +1,14 @@
 """The pre-flight: is the density finite, with a finite gradient, where training will start?"""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, Int, PRNGKeyArray, PyTree
 
 from follmer.errors import NonFiniteError
 from follmer.targets.abstract import AbstractTarget
+from follmer.targets.data import named_arrays
 from follmer.targets.density import Density
 from follmer.targets.space import named_leaves
 from follmer.tools.checks import fraction, positive_float, positive_int
@@ -24,9 +25,17 @@ class CheckReport(NamedTuple):
 
 
 def preflight(
-    target: AbstractTarget, key: PRNGKeyArray, num_draws: int, scale: float, tolerated: float
+    target: AbstractTarget,
+    key: PRNGKeyArray,
+    num_draws: int,
+    scale: float,
+    tolerated: float,
+    data: PyTree = None,
 ) -> CheckReport:
-    """Raise NonFiniteError unless density and gradient are finite at draws of N(0, scale² I)."""
+    """Raise NonFiniteError unless density and gradient are finite at draws of N(0, scale² I).
+
+    `data` are the user's own, where those of the target are made of them.
+    """
     num_draws = positive_int("num_draws", num_draws)
     scale = positive_float("scale", scale)
     most = fraction("tolerated", tolerated) * num_draws
@@ -42,7 +51,7 @@ def preflight(
             f"the log density is not finite at {bad.size} of {num_draws} starting draws; first: "
             f"{float(values[bad[0]])} at {_show(target, xs[bad[0]])}"
             + (f", because of leaf {leaf}." if leaf else "."),
-            cause=_missing_values(target.data)
+            cause=_missing_values(target.data if data is None else data)
             or "the draw lies outside the density's support, or a term overflows there",
             hint="constraints={...} for parameters that are bounded; 64-bit floats; other units",
         )
@@ -65,14 +74,20 @@ def preflight(
 def _missing_values(data: PyTree) -> str:
     """Which arrays of the data hold values that are not finite, and in which rows."""
     found = []
-    for name, leaf in named_leaves(data):
-        values = np.asarray(leaf)
-        bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-        if bad.any():
-            rows = ", ".join(map(str, np.flatnonzero(bad)[:5]))
-            more = f" and {bad.sum() - 5} more" if bad.sum() > 5 else ""
-            found.append(f"{name} in `data` is not finite in row {rows}{more}")
+    for name, leaf in named_arrays(data):
+        bad = missing_rows(leaf)
+        if bad.size:
+            rows = ", ".join(map(str, bad[:5]))
+            more = f" and {bad.size - 5} more" if bad.size > 5 else ""
+            where = "`data`" if leaf is data else f"{name} in `data`"
+            found.append(f"{where} is not finite in row {rows}{more}")
     return "; ".join(found)
+
+
+def missing_rows(array: Any) -> Int[np.ndarray, " rows"]:
+    """The rows of an array that hold values that are not finite."""
+    values = np.asarray(array)
+    return np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
 
 
 def _offending_leaf(

@@ -15,7 +15,7 @@ from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
 from follmer.targets.data import as_data, check_rows_alike, in_chunks, take
 from follmer.targets.local import Frame, LocalLogDensity, Placement, follow, local_frame
-from follmer.targets.preflight import CheckReport
+from follmer.targets.preflight import CheckReport, missing_rows, preflight
 from follmer.targets.rows import Rows, Tangent, flat_rows, num_rows, standardisation
 from follmer.targets.space import Space, named_leaves
 from follmer.targets.target import Target, checked_result
@@ -140,7 +140,7 @@ class StructuredTarget(AbstractTarget):
         locals_ = jnp.full(self.local_dim * num_rows(batch), self._scaling(batch), self.dtype)
         return jnp.concatenate([jnp.ones(self.global_dim, self.dtype), locals_])
 
-    def whitened(self, affine: Affine | None) -> "StructuredTarget":
+    def whitened(self, affine: Affine | None, *, progress: bool = True) -> "StructuredTarget":
         """The same target with Φ = affine(z), and each local in the frame of its own Laplace fit.
 
         A frame is found at Φ = affine.mean, and follows Φ from there.
@@ -148,7 +148,7 @@ class StructuredTarget(AbstractTarget):
         if affine is None:
             return self
         target = replaced(self, affine=affine)
-        rows = target.rows(self.data.data)
+        rows = target.rows(self.data.data, progress=progress)
         total = jax.tree.map(lambda column: jnp.sum(column, axis=0), rows.tangents)
         return replaced(target, data=rows, _tangent_sum=total)
 
@@ -156,44 +156,50 @@ class StructuredTarget(AbstractTarget):
         """The same model of other data points, in its own coordinates."""
         data, num_data = as_data(data)
         check_rows_alike(self.data.data, data)
-        cost = self.gradient_cost * num_data / self.num_data
         plain = replaced(self, affine=None, _tangent_sum=None, num_data=num_data)
-        plain = replaced(plain, _standard=standardisation(data, self.dtype), gradient_cost=cost)
-        return replaced(plain, data=plain.rows(data)).whitened(self.affine)
+        plain = replaced(plain, _standard=standardisation(data, self.dtype))
+        plain = replaced(plain, data=plain.rows(data))
+        plain = replaced(plain, gradient_cost=plain._checked_cost())
+        return plain.whitened(self.affine)
 
-    def rows(self, data: PyTree) -> Rows:
+    def rows(self, data: PyTree, *, progress: bool = True) -> Rows:
         """Data points as `simulate` needs them; new ones must look like the target's own."""
         mean, scale = self._standard
         features = (flat_rows(data, self.dtype) - mean) / scale
         if self.affine is None:
             return Rows(data, features)
         centre = self.affine.mean
-        frames = self.frames(centre, data)
+        frames = self.frames(centre, data, progress=progress)
         tangents = in_chunks(
             lambda part: _tangents(self, centre, *part),
             (frames, data),
             _ROWS_AT_ONCE,
             "weighing data points",
+            progress=progress,
         )
         return Rows(data, features, frames, tangents)
 
-    def frames(self, centre: Float[Array, " global"], data: PyTree) -> Frame:
+    def frames(
+        self, centre: Float[Array, " global"], data: PyTree, *, progress: bool = True
+    ) -> Frame:
         """Where the locals of data points lie for one value of the globals' free coordinates."""
         locate = functools.partial(_locate, self, centre)
-        return in_chunks(locate, data, _ROWS_AT_ONCE, "locating locals")
+        return in_chunks(locate, data, _ROWS_AT_ONCE, "locating locals", progress=progress)
 
-    def _new_rows(self, data: PyTree) -> Rows:
+    def _new_rows(self, data: PyTree, progress: bool) -> Rows:
         """Checked data points that were not trained on."""
         data, _ = as_data(data)
         check_rows_alike(self.data.data, data)
-        return self.rows(data)
+        return self.rows(data, progress=progress)
 
-    def chosen_rows(self, rows: Any, data: PyTree) -> tuple[Rows, Int[np.ndarray, " rows"]]:
+    def chosen_rows(
+        self, rows: Any, data: PyTree, *, progress: bool = True
+    ) -> tuple[Rows, Int[np.ndarray, " rows"]]:
         """Data points by their places among the target's, or new ones, whose places come after."""
         if data is not None:
             if rows is not None:
                 raise InputError("both rows and data were given.", hint="one of them")
-            new = self._new_rows(data)
+            new = self._new_rows(data, progress)
             return new, self.num_data + np.arange(num_rows(new))
         if rows is None:
             return self.data, np.arange(self.num_data)
@@ -326,8 +332,10 @@ class StructuredTarget(AbstractTarget):
     ) -> CheckReport:
         """`Target.check` of the joint density of some data points."""
         chosen = np.linspace(0, self.num_data - 1, min(self.num_data, _ROWS_CHECKED)).astype(int)
-        few = self.subset(np.unique(chosen)).joint()
-        return few.check(key=as_key(key), num_draws=num_draws, scale=scale, tolerated=tolerated)
+        # Missing values are looked for in all data points, and one of them is enough to see.
+        missing = [missing_rows(leaf)[:1] for leaf in jax.tree.leaves(self.data.data)]
+        few = self.subset(np.unique(np.concatenate([chosen, *missing]))).joint()
+        return preflight(few, as_key(key), num_draws, scale, tolerated, self.data.data)
 
     def _placed(self, x: Float[Array, " dim"], batch: Rows) -> tuple[Array, Array]:
         """Free coordinates of the batch's locals, and ln|det| of their frames."""

@@ -97,9 +97,7 @@ class Target(AbstractTarget):
             self._log_prior = log_prior
             self.data, self.num_data = as_data(data)
         self._check_outputs()
-        prior_cost = self._checked_prior("log_prior" if log_density is None else "log_density")
-        self.rows_at_once, likelihood_cost = self._checked_likelihood()
-        self.gradient_cost = prior_cost.of_gradient + likelihood_cost.of_gradient
+        self.rows_at_once, self.gradient_cost = self._checked_functions()
 
     @property
     def dim(self) -> int:
@@ -140,9 +138,8 @@ class Target(AbstractTarget):
         new = replaced(self, data=data, num_data=num_data)
         if num_data == self.num_data:
             return new
-        rows_at_once, cost = new._checked_likelihood()
-        grown = cost.of_gradient * (1 - self.num_data / num_data)
-        return replaced(new, rows_at_once=rows_at_once, gradient_cost=self.gradient_cost + grown)
+        rows_at_once, gradient_cost = new._checked_functions()
+        return replaced(new, rows_at_once=rows_at_once, gradient_cost=gradient_cost)
 
     def log_density(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
         """ln p at unconstrained coordinates x, Jacobian included.
@@ -196,8 +193,15 @@ class Target(AbstractTarget):
         """
         return preflight(self, as_key(key), num_draws, scale, tolerated)
 
-    def _checked_prior(self, name: str) -> Cost:
+    def _checked_functions(self) -> tuple[int, float]:
+        """Rows computed together, and what a gradient costs; an error for results of bad shape."""
+        prior_cost = self._checked_prior()
+        rows_at_once, likelihood_cost = self._checked_likelihood()
+        return rows_at_once, prior_cost.of_gradient + likelihood_cost.of_gradient
+
+    def _checked_prior(self) -> Cost:
         """What the prior (or the whole density) costs; an error unless it returns one number."""
+        name = "log_density" if self._log_likelihood is None else "log_prior"
         cost, shape = checked_result(name, self._log_prior, self._theta_shapes())
         if shape != ():
             raise InputError(

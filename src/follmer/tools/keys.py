@@ -9,8 +9,9 @@ import zlib
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray, UInt
 
 
 def named_key(key: PRNGKeyArray, name: str) -> PRNGKeyArray:
@@ -23,9 +24,18 @@ def named_keys(key: PRNGKeyArray, *names: str) -> tuple[PRNGKeyArray, ...]:
     return tuple(named_key(key, name) for name in names)
 
 
-def key_rows(key: PRNGKeyArray, count: int) -> Key[Any, " count"]:
-    """As many keys as rows are made, for consumers that take one each."""
-    return jax.random.split(key, count)
+KeyRows = UInt[np.ndarray, "count words"]
+
+
+def key_rows(key: PRNGKeyArray, count: int) -> KeyRows:
+    """As many keys as draws are made, as raw numbers made on the host; `as_keys` wraps them."""
+    shape = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0))).shape
+    return generator(key, "rows").integers(2**32, size=(count, *shape), dtype=np.uint32)
+
+
+def as_keys(rows: KeyRows) -> Key[Array, " count"]:
+    """The keys that `key_rows` made; for use inside what is compiled."""
+    return jax.random.wrap_key_data(jnp.asarray(rows))
 
 
 def generator(key: PRNGKeyArray, name: str) -> np.random.Generator:

@@ -140,7 +140,7 @@ def test_unmixing_is_judged_by_the_truth_and_by_the_exact_posterior():
         return {"local": {"abundances": np.stack([exact.mean + 0.01] * number)}}
 
     draws = draws_of(sample)
-    draws.posterior = SimpleNamespace(target=None)
+    draws.posterior = SimpleNamespace(target=hyperspectral.unmixing_target(scene).joint())
     found = unmixing.judged(draws, study, hold_out=True)
     assert found["abundance_error"] == pytest.approx(0.01, rel=1e-4)
     assert found["speckle"] == pytest.approx(hyperspectral.speckle(exact.mean, (4, 4)), rel=1e-4)

@@ -1,0 +1,174 @@
+"""The ladder: what is tried, kept and told, and that a resumed climb repeats nothing."""
+
+import collections
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+from follmer import NSFS, Target, Verdict, fit
+from follmer.judging import Judgement
+from follmer.posterior.samplers import Flow, MixtureFlow
+from follmer.tools import keys
+
+QUICK = {"num_steps": 4, "num_paths": 8, "num_iterations": 20, "chunk_size": 10, "progress": False}
+
+
+def banana(x):
+    return -0.5 * x[0] ** 2 - 2 * (x[1] - x[0] ** 2) ** 2
+
+
+@pytest.fixture
+def gaussian():
+    return Target(lambda x: jnp.sum(norm.logpdf(x, 2.0, 0.5)), like=jnp.zeros(2))
+
+
+def is_typed_key(array):
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def refuse_first(monkeypatch, count=1):
+    """The first judgements are refusals, whatever the evidence."""
+    from follmer.fitting import ladder
+
+    judge, told = ladder.judge, []
+
+    def strict(found, audit):
+        told.append(found)
+        refused = Judgement(Verdict.DO_NOT_USE, "made up")
+        return refused if len(told) <= count else judge(found, audit)
+
+    monkeypatch.setattr(ladder, "judge", strict)
+
+
+def test_the_first_rung_that_can_be_used_ends_the_climb(gaussian, key):
+    posterior = fit(gaussian, key=key, progress=False)
+    assert [attempt.rung for attempt in posterior.plan] == ["mixture"]
+    assert posterior.plan[0].verdict == "trustworthy"
+    assert isinstance(posterior.sampler, MixtureFlow)
+    assert posterior.history == {}
+    assert posterior.gradient_evaluations > 10_000
+    assert "one Gaussian fitted to chains (mixture: trustworthy)" in posterior.notes[0]
+
+
+def test_a_refused_rung_is_followed_by_the_next(gaussian, key, monkeypatch):
+    refuse_first(monkeypatch)
+    posterior = fit(gaussian, key=key, num_iterations=20, progress=False)
+    assert [attempt.rung for attempt in posterior.plan] == ["mixture", "flow"]
+    assert isinstance(posterior.sampler, Flow)
+    assert len(posterior.notes) == 2
+    assert posterior.plan[1].gradient_evaluations > 0
+    assert all(attempt.seconds > 0 for attempt in posterior.plan)
+
+
+def test_where_all_fail_the_best_is_returned_and_says_so(gaussian, key, monkeypatch):
+    refuse_first(monkeypatch, count=2)
+    posterior = fit(gaussian, key=key, num_iterations=20, progress=False)
+    assert [attempt.verdict for attempt in posterior.plan] == ["do not use", "do not use"]
+    best = max(posterior.plan, key=lambda attempt: attempt.elbo)
+    assert isinstance(posterior.sampler, MixtureFlow if best.rung == "mixture" else Flow)
+
+
+def test_what_the_user_sets_stands_on_every_rung(gaussian, key):
+    posterior = fit(gaussian, key=key, **QUICK, gamma=2.0, drift="mlp", audit=False)
+    process = posterior.sampler.process
+    assert (process.gamma, process.drift, process.num_steps) == (2.0, "mlp", 4)
+    assert len(posterior.history["loss"]) == 20
+
+
+def test_no_audit_no_trust(gaussian, key):
+    posterior = fit(gaussian, key=key, audit=False, progress=False)
+    assert posterior.audit is None
+    assert posterior.plan[0].verdict == "use the weights"
+
+
+@pytest.mark.parametrize("precondition", ["auto", "explore"])
+def test_a_resumed_climb_repeats_neither_survey_nor_search(
+    precondition, key, tmp_path, monkeypatch
+):
+    options = {**QUICK, "precondition": precondition, "drift": "mlp", "key": key}
+    target = Target(banana, like=jnp.zeros(2))
+    whole = fit(target, **options)
+
+    def stop(report):
+        raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted"):
+        fit(target, **options, checkpoint=tmp_path, callbacks=[stop])
+
+    def again(*given, **named):
+        raise AssertionError("computed again")
+
+    for name in ("find_modes", "populate", "temper", "gaussian_at"):
+        if not (precondition == "explore" and name in ("find_modes", "populate")):
+            monkeypatch.setattr(f"follmer.plans.survey.{name}", again)
+    resumed = fit(target, **options, checkpoint=tmp_path, resume=True)
+    jax.tree.map(
+        np.testing.assert_array_equal, resumed.sampler.parameters, whole.sampler.parameters
+    )
+    jax.tree.map(np.testing.assert_array_equal, resumed.history, whole.history)
+    assert resumed.plan[0].rung == whole.plan[0].rung
+    if precondition == "auto":
+        assert resumed.audit == whole.audit
+
+
+def test_no_two_consumers_of_a_default_fit_get_the_same_key(key, monkeypatch):
+    """Every key that is drawn from on the host, or handed to a program, is used once."""
+    used = collections.Counter()
+    generator, draw_rows = keys.generator, keys.key_rows
+
+    def record(name, given):
+        data = tuple(np.asarray(jax.random.key_data(given)).ravel().tolist())
+        used[(name, data)] += 1
+
+    def recording_generator(given, name):
+        if name != "rows":  # these are recorded as such
+            record(f"generator {name}", given)
+        return generator(given, name)
+
+    def recording_rows(given, count):
+        record("rows", given)
+        return draw_rows(given, count)
+
+    import follmer.fitting.training as training
+    import follmer.judging.audit as audit
+    import follmer.mcmc.modes as modes
+    import follmer.mcmc.population as population
+    import follmer.plans.rungs as rungs
+    import follmer.plans.survey as survey
+    import follmer.posterior.samplers as samplers
+
+    for module in (keys, modes, population, survey, rungs, audit, samplers):
+        if hasattr(module, "generator"):
+            monkeypatch.setattr(module, "generator", recording_generator)
+    for module in (audit, samplers, training):
+        monkeypatch.setattr(module, "key_rows", recording_rows)
+    for module, name in ((population, "advance"), (training, "_init"), (training, "_advance")):
+        function = getattr(module, name)
+
+        def recording(*given, function=function, name=name, **named):
+            is_key = [isinstance(one, jax.Array) and is_typed_key(one) for one in given]
+            # Training folds one key by the iteration: it may come again.
+            if name != "_advance":
+                record(name, given[is_key.index(True)])
+            return function(*given, **named)
+
+        monkeypatch.setattr(module, name, recording)
+    refuse_first(monkeypatch)
+    target = Target(banana, like=jnp.zeros(2))
+    posterior = fit(target, key=key, num_iterations=20, chunk_size=10, progress=False)
+    assert [attempt.rung for attempt in posterior.plan] == ["mixture", "flow"]
+    posterior.sample(8, key=key)
+    assert len(used) > 20
+    data = collections.Counter(data for _, data in used.elements())
+    repeated = {name: count for (name, key_data), count in used.items() if data[key_data] > 1}
+    assert not repeated
+
+
+def test_an_nsfs_is_one_rung(gaussian, key):
+    algorithm = NSFS(gaussian, drift="mlp", num_steps=3, num_paths=4, num_iterations=5)
+    posterior = fit(algorithm, key=key, progress=False, audit=False)
+    assert [attempt.rung for attempt in posterior.plan] == ["given"]
+    assert posterior.notes == ()

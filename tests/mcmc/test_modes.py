@@ -1,0 +1,72 @@
+"""The search for modes, near and far."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+from follmer import Target
+from follmer.mcmc.modes import find_modes
+from follmer.targets import Density
+
+
+def search(log_density, dim, key, **options):
+    return find_modes(Density(Target(log_density, like=jnp.zeros(dim))), key, **options)
+
+
+def mixture(centres):
+    centres = jnp.asarray(centres)
+    return lambda x: jax.nn.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=1))
+
+
+def test_a_log_concave_density_has_one_mode(key):
+    found = search(lambda x: jnp.sum(norm.logpdf(x, 50.0, 30.0)), 3, key)
+    assert len(found.x) == 1
+    assert str(found) == "64 climbs from starts up to 1e+03 units away: one mode"
+
+
+@pytest.mark.parametrize("distance", [8.0, 80.0, 400.0])
+def test_two_modes_are_found_however_far(distance, key):
+    found = search(mixture(np.array([[-distance] * 5, [distance] * 5])), 5, key)
+    assert len(found.x) == 2
+    np.testing.assert_allclose(np.sort(found.x[:, 0]), [-distance, distance], atol=0.1)
+
+
+def test_climbs_go_on_while_there_are_more_modes(key):
+    # A grid, so that no two are nearer than 20 units.
+    grid = 20.0 * np.stack(np.meshgrid(np.arange(-2, 3), np.arange(-2, 3)), -1).reshape(-1, 2)
+    found = search(mixture(grid), 2, key)
+    assert len(found.x) == 25
+    assert found.num_climbs > 64
+    assert not found.are_countless
+
+
+def test_modes_without_number_are_told(key):
+    found = search(lambda x: -jnp.sum((x**2 - 9.0) ** 2), 24, key)
+    assert found.are_countless
+    assert found.num_climbs == 128
+
+
+@pytest.mark.parametrize(("drop", "expected"), [(10.0, 2), (100.0, 1)])
+def test_modes_far_below_the_best_are_left_out(key, drop, expected):
+    def uneven(x):
+        return -0.5 * (jnp.abs(x[0]) - 8.0) ** 2 - jnp.where(x[0] > 0, 0.0, drop)
+
+    assert len(search(uneven, 1, key).x) == expected
+
+
+def test_climbs_that_stop_short_go_on(key, x64):
+    """A regression on raw predictors is steep far away and has one mode."""
+    columns = np.random.default_rng(0).normal(size=(50, 3)) * np.array([1e-2, 1.0, 1e3])
+    response = columns @ np.ones(3)
+
+    def regression(x):
+        return jnp.sum(norm.logpdf(response, columns @ x[:3], jnp.exp(x[3]))) - x[3] ** 2
+
+    assert len(search(regression, 4, key).x) == 1
+
+
+def test_one_start_climbs_from_zero(key):
+    found = search(lambda x: norm.logpdf(x[0], 2.0), 1, key, num_starts=1)
+    assert (len(found.x), found.num_climbs) == (1, 1)

@@ -1,0 +1,68 @@
+"""Every decision of the policy, on made-up evidence."""
+
+import dataclasses
+
+import pytest
+
+from follmer.plans import POLICY
+
+CALL = 5120  # gradients in one call of the chains
+
+
+@pytest.mark.parametrize(
+    ("dim", "cost", "climbs"),
+    [
+        (2, 50.0, 64),  # cheap: all starts
+        (2, 2e6, 25),  # 2e10 operations for climbs of 400 gradients
+        (2, 1e9, 1),  # never fewer than one
+        (200, 50.0, 64),  # up to max_explored
+        (201, 50.0, 1),  # beyond, one
+    ],
+)
+def test_climbs(dim, cost, climbs):
+    assert POLICY.num_climbs(dim, cost) == climbs
+
+
+@pytest.mark.parametrize(
+    ("cost", "calls"),
+    [
+        (50.0, 96),  # cheap: the most
+        (1e5, 39),  # 2e10 operations
+        (1e6, 12),  # the fewest, as many gradients as NUTS takes
+        (6e6, 12),  # the fewest still fit into the largest budget
+        (7e6, 0),  # none
+    ],
+)
+def test_chains(cost, calls):
+    assert POLICY.num_calls(cost, CALL) == calls
+
+
+@pytest.mark.parametrize(("cost", "particles"), [(50.0, 4096), (1e5, 1666), (1e7, 512)])
+def test_particles(cost, particles):
+    assert POLICY.particles(cost, 2400.0) == particles
+
+
+@pytest.mark.parametrize(
+    ("dim", "cost", "expected"),
+    [
+        (5, 1e3, {"drift": "score_guided", "num_paths": 64, "num_iterations": 1000}),
+        (100, 5e5, {"drift": "score_guided", "num_paths": 16, "num_iterations": 500}),
+        (1600, 1e6, {"drift": "score_guided", "num_paths": 8, "num_iterations": 200}),
+        (5, 4e5, {"drift": "additive", "num_paths": 24, "num_iterations": 500, "num_steps": 32}),
+        # A gradient that is expensive may still be cheap for each coordinate.
+        (100, 9e5, {"drift": "score_guided", "num_paths": 16}),
+    ],
+)
+def test_flows(dim, cost, expected):
+    settings = POLICY.flow_settings(dim, cost)
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_the_rate_falls_in_many_dimensions():
+    rates = [POLICY.flow_settings(dim, 1e3)["learning_rate"] for dim in (1, 50, 200)]
+    assert rates == [1e-2, 1e-2, pytest.approx(5e-3)]
+
+
+def test_the_policy_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        POLICY.max_dense = 10

@@ -1,0 +1,152 @@
+"""Each rung of the ladder on toy targets, and which rungs are tried."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+from follmer import InputError, StructuredTarget, Target
+from follmer.plans import RUNGS, Survey, UnreachableError, ladder
+from follmer.plans.rungs import mixture
+from follmer.posterior.samplers import MixtureFlow, draw
+from follmer.targets.affine import diagonal
+from follmer.tools.keys import key_rows
+from follmer.tools.modules import replaced
+
+
+def two_modes(x):
+    """Weights .3 and .7 at ∓6, sd .4."""
+    left = jnp.sum(norm.logpdf(x, -6.0, 0.4)) + jnp.log(0.3)
+    return jnp.logaddexp(left, jnp.sum(norm.logpdf(x, 6.0, 0.4)) + jnp.log(0.7))
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    return Target(
+        log_prior=lambda x: jnp.sum(norm.logpdf(x, 0.0, 2.0)),
+        log_likelihood=lambda x, batch: norm.logpdf(batch, jnp.sum(x), 3.0),
+        data=jnp.zeros(4),
+        like=jnp.zeros(2),
+    )
+
+
+def names(precondition, target, key, **options):
+    return [name for name, _ in ladder(precondition, Survey(target, key), options)]
+
+
+def test_by_default_a_mixture_is_tried_before_a_flow(gaussian, key):
+    assert names("auto", gaussian, key) == ["mixture", "flow"]
+
+
+@pytest.mark.parametrize("option", ["drift", "objective", "gamma", "num_steps", "step_rule"])
+def test_what_describes_a_trained_process_leaves_the_mixture_out(gaussian, key, option):
+    assert names("auto", gaussian, key, **{option: None}) == ["flow"]
+
+
+@pytest.mark.parametrize("option", ["num_iterations", "batch_size", "learning_rate", "num_paths"])
+def test_what_only_training_uses_does_not(gaussian, key, option):
+    assert names("auto", gaussian, key, **{option: None}) == ["mixture", "flow"]
+
+
+@pytest.mark.parametrize("name", ["mixture", "flow", "explore", "identity", "prior", "laplace"])
+def test_a_rung_may_be_named(gaussian, key, name):
+    assert names(name, gaussian, key) == [name]
+
+
+def test_too_many_dimensions_are_taken_as_independent(key):
+    wide = Target(lambda x: -0.5 * jnp.sum(x**2), like=jnp.zeros(3001))
+    assert names("auto", wide, key) == ["mean_field"]
+
+
+def test_options_that_a_mixture_cannot_honour_are_refused(gaussian, key):
+    with pytest.raises(InputError, match=r"'mixture' cannot honour drift, gamma"):
+        names("mixture", gaussian, key, gamma=1.0, drift="mlp")
+
+
+def test_a_wrong_precondition_is_an_error(gaussian, key):
+    with pytest.raises(InputError, match=r"precondition='laplce'.*\n.*'laplace'"):
+        names("laplce", gaussian, key)
+    with pytest.raises(InputError, match="for 3 coordinates; the target has 2"):
+        names(diagonal(np.zeros(3), np.ones(3), jnp.float32), gaussian, key)
+
+
+@pytest.fixture(scope="module")
+def structured():
+    return StructuredTarget(
+        log_prior_global=lambda phi: norm.logpdf(phi["m"]),
+        log_prior_local=lambda theta, phi: norm.logpdf(theta["b"], phi["m"]),
+        log_likelihood=lambda theta, phi, x: norm.logpdf(x, theta["b"]),
+        data=jnp.linspace(-1.0, 1.0, 6),
+        like_global={"m": 0.0},
+        like_local={"b": 0.0},
+    )
+
+
+def test_locals_have_a_rung_of_their_own(structured, key):
+    assert names("auto", structured, key) == ["structured"]
+    assert names("identity", structured, key) == ["identity"]
+    with pytest.raises(InputError, match="is not for structured targets"):
+        names("mixture", structured, key)
+
+
+@pytest.mark.parametrize("name", ["flow", "prior", "diagonal", "laplace", "explore"])
+def test_every_coordinate_system_suits_a_gaussian(name, gaussian, key):
+    plan = RUNGS[name](Survey(gaussian, key), key)
+    assert plan.rung == name
+    hessian = -np.asarray(jax.hessian(plan.target.log_density)(jnp.zeros(2)))
+    # By the prior the data's curvature, 2 · 4 · 4/9 beside 1, is left.
+    largest = 1.0 + 32 / 9 if name == "prior" else 2.0
+    assert np.linalg.eigvalsh(hessian).min() > 0.3
+    assert np.linalg.eigvalsh(hessian).max() < 1.1 * largest
+
+
+def test_the_mixture_of_a_gaussian_is_exact(gaussian, key):
+    plan = mixture(Survey(gaussian, key), key)
+    assert isinstance(plan.sampler, MixtureFlow)
+    _, log_weights = draw(plan.sampler, key_rows(key, 64), None)
+    # ln Z of a normal likelihood of four zeros whose mean is N(0, 8): N(0 | 0, 9 I + 8 11ᵀ).
+    covariance = 9.0 * np.eye(4) + 8.0
+    exact = -0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    np.testing.assert_allclose(log_weights, exact, atol=2e-3)
+
+
+def test_the_mixture_covers_far_modes(key):
+    plan = mixture(Survey(Target(two_modes, like=jnp.zeros(3)), key), key)
+    x, log_weights = draw(plan.sampler, key_rows(key, 2048), None)
+    share = np.mean(np.asarray(plan.target.affine.rows(np.asarray(x)))[:, 0] > 0)
+    assert abs(share - 0.7) < 4 * np.sqrt(0.21 / 2048) + 0.02
+    weights = np.exp(np.asarray(log_weights, float))
+    assert weights.sum() ** 2 / np.sum(weights**2) / 2048 > 0.95
+    assert abs(np.log(weights.mean())) < 0.02
+    assert "2 modes" in plan.why
+
+
+def test_without_a_population_there_is_no_mixture(gaussian, key):
+    expensive = replaced(gaussian, gradient_cost=1e12)
+    with pytest.raises(UnreachableError):
+        mixture(Survey(expensive, key), key)
+
+
+def test_several_modes_are_learned_from_draws_and_one_from_paths(gaussian, key):
+    several = RUNGS["flow"](Survey(Target(two_modes, like=jnp.zeros(1)), key), key)
+    assert several.draws is not None
+    assert several.algorithm({}).objective.has_memory
+    one = RUNGS["flow"](Survey(gaussian, key), key)
+    assert one.draws is None
+    assert one.algorithm({"num_paths": 3}).num_paths == 3
+
+
+def test_an_exploration_that_does_not_arrive_says_so(key, monkeypatch):
+    monkeypatch.setattr("follmer.mcmc.tempering._MAX_TEMPERATURES", 1)
+    plan = RUNGS["explore"](Survey(Target(two_modes, like=jnp.zeros(1)), key), key)
+    assert "of the way" in plan.why
+
+
+def test_countless_modes_are_tempered(key):
+    survey = Survey(Target(lambda x: -jnp.sum((x**2 - 4.0) ** 2), like=jnp.zeros(12)), key)
+    assert survey.modes.are_countless
+    assert survey.population.rhat == 1.0
+    x = survey.population.draws(4096, np.random.default_rng(0))
+    # Every sign is as likely as the other; particles that descend from others repeat them.
+    np.testing.assert_allclose(np.mean(x > 0, axis=0), 0.5, atol=0.15)
