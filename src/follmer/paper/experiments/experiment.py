@@ -117,7 +117,8 @@ def n_sfs(
 ) -> dict[str, Method]:
     """The library's default; or the authors' setting, plain and sticking the landing.
 
-    `num_steps` is the authors' number of steps when sampling, `learning_rate` their constant rate.
+    `num_steps` is the paper preset's number of steps when sampling, not always the printed one;
+    `learning_rate` is the authors' constant rate.
     """
     short = {"num_iterations": 20, "drift_options": {"width": 8}} if tiny else {}
     if preset == "auto":

@@ -1,4 +1,4 @@
-"""Narrow modes in the plane: the authors' setting misses the outer ones, the default does not."""
+"""Narrow modes in the plane: the paper preset misses some of them, the default does not."""
 
 import functools
 from collections.abc import Iterator, Sequence

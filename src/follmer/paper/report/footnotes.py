@@ -7,8 +7,12 @@ THROUGHOUT = (
     "ties together the draws that are simulated at once. The paper preset here trains so, but "
     "samples with running statistics. The authors keep the last drift, the paper preset that of "
     "the best ELBO.",
-    "Our SGLD adds its noise at every step, drops the first half and thins; its step sizes are our "
-    "own, small enough to stay stable on each target.",
+    "The paper prints 100 sampling steps (Δt = .01). The paper preset has them for a9a and "
+    "unmixing; the step function, ICA and the linear regressions are sampled in the 20 steps of "
+    "training. For the banana (20) and the mixture (100) none are printed.",
+    "Our SGLD adds its noise at every step, drops the first half and thins; its step sizes and "
+    "numbers of iterations are our own, small enough to stay stable on each target, and not tuned "
+    "further. Our SGD is Adam with a rate that falls from 0.01 along a cosine.",
     "N-SFS under auto predicts by 1000 draws (linear regression: ten times 100), by their weights "
     "where those are sound; under paper, as in the paper, by 100 draws without weights.",
 )
@@ -51,7 +55,8 @@ _FOOTNOTES = {
         "coverage is that of fresh noisy data inside.",
         "The true posterior is wider than the paper's draws, above all far from the data. The "
         "Gibbs log likelihood judges one draw at a time, so it is lower the closer a sampler comes "
-        "to that posterior; the log predictive density is the fair score.",
+        "to that posterior; the log predictive density is the fair score. By it the default is "
+        "behind SGD in our runs: 1.05 and 1.29 inside, 0.12 and 1.05 outside.",
         "x is evenly spaced in training and test. The paper gives intervals alone; errors that "
         "vary as little between runs as its own leave no room for chance near the step.",
         "The noise has sd 0.1, not variance 0.1. The prior has variance 0.1 in the authors' runs, "
@@ -61,7 +66,8 @@ _FOOTNOTES = {
     "gaussian_mixture": (
         "A mode is found where it holds a quarter of its share of the draws or more.",
         "The paper shows a figure and no numbers: its N-SFS misses the outer modes where there are "
-        "inner ones.",
+        "inner ones, and fits both where there are no others. The paper preset found one of those "
+        "two in our run of one seed, so it does not reproduce the figure.",
     ),
     "unmixing": (
         "The paper shows images and no numbers. Indian Pines has no true abundances: RMSE and "
@@ -76,12 +82,15 @@ _FOOTNOTES = {
         "The coupled drift would train for hours on all 42,051 coordinates of the image: it is "
         "run on a crop of 24 × 24 pixels and on the simulated scene.",
         "The paper preset draws 4 pixels per iteration for the decoupled drift, where the authors "
-        "used all of them on a GPU.",
+        "used all of them on a GPU, and 100 samples where they drew 20. Our coordinates of the "
+        "simplex are stick-breaking ones; the paper's are those of Hsieh et al. (2018).",
         "Held-out RMSE is the distance of abundances of a fifth of the pixels, told by a drift "
         "that was trained without them, from those of the drift that was trained with them.",
-        "SGLD's schedule of the abundances, a = 0.3 and b = 10, was tuned by the exact posterior; "
-        "the paper's a = 1 speckles in these coordinates of the simplex, as the sensitivity grid "
-        "shows. That of σ² is scaled to the number of pixels and bands.",
+        "SGLD's schedule of the abundances, a = 0.3 and b = 10, is not the best of our own "
+        "sensitivity grid. There, on 16 × 16 pixels, a = 0.1 has RMSE 0.0080 and is 0.0017 from "
+        "the exact means; a = 0.3 has 0.0120 and 0.0090. The paper's a = 1 has 0.0338 and 0.0328 "
+        "in our coordinates of the simplex. The schedule of σ² is scaled to the number of pixels "
+        "and bands.",
     ),
     "mnist": _IMAGES,
     "rotated_mnist": _IMAGES,
