@@ -10,7 +10,7 @@ import pooch
 import pytest
 from jaxtyping import install_import_hook
 
-CHECKED = ["follmer.drifts", "follmer.objectives", "follmer.paths", "follmer.judging.diagnostics"]
+CHECKED = ["follmer.drifts", "follmer.objectives", "follmer.paths", "follmer.judging"]
 
 with install_import_hook(CHECKED, "beartype.beartype"):
     import follmer  # noqa: F401

@@ -11,7 +11,7 @@ import pytest
 
 from follmer import NSFS, InputError, State, Target
 from follmer.drifts import DRIFTS
-from follmer.objectives import LogVariance, det
+from follmer.objectives import OBJECTIVES, BridgeMatching, LogVariance, det
 from follmer.paths import STEPS
 
 DATA = jnp.array([0.2, 1.0, 1.4, 0.6])
@@ -442,6 +442,30 @@ def test_single_target_stays_single_where_double_is_enabled(key):
     for before, leaf in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
         assert leaf.dtype == before.dtype
     assert jax.jit(algorithm.sample, static_argnums=2)(after, key, 4).position.dtype == jnp.float32
+
+
+PARTS = [
+    *(("drift", name) for name in sorted(DRIFTS)),
+    *(("objective", name) for name in sorted([*OBJECTIVES, "bridge_matching"])),
+]
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("step_rule", sorted(STEPS))
+@pytest.mark.parametrize(("option", "name"), PARTS)
+def test_every_part_stays_single_where_double_is_enabled(option, name, step_rule, key):
+    single = jnp.dtype("float32")
+    target = Target(lambda x: log_normal(x, 0.5, 0.7), like=jnp.zeros(2, single))
+    if name == "bridge_matching":
+        name = BridgeMatching(jnp.zeros((8, 2), single), refresh_paths=4, moves=2)
+    algorithm = NSFS(target, **{**SMALL, "step_rule": step_rule, option: name})
+    state = jax.eval_shape(algorithm.init, key)
+    after, info = jax.eval_shape(algorithm.step, state, key)
+    for before, leaf in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        assert leaf.dtype == before.dtype
+    draws = jax.eval_shape(lambda state, key: algorithm.sample(state, key, 4), state, key)
+    for leaf in jax.tree.leaves((after.parameters, info.loss, info.elbo, draws)):
+        assert leaf.dtype == single
 
 
 def test_changed_options_are_changed_and_all_others_are_kept(data_target):

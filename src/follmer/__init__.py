@@ -6,7 +6,7 @@ from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
 from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
 from follmer.fitting.fit import PAPER, fit
 from follmer.fitting.prior_process import prior_process
-from follmer.fitting.training import Report
+from follmer.fitting.request import Report
 from follmer.integrations import from_numpyro
 from follmer.judging import ChainDiagnostics, Diagnostics, Verdict
 from follmer.nsfs import NSFS, Draws, Info, State

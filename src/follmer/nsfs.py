@@ -5,6 +5,7 @@ A diffusion starts at 0 and is steered by a drift u_φ so that at time 1 it is a
 fresh paths and weighs each exactly. All three functions are pure: jit them, vmap them.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from follmer.errors import InputError, options_checked
+from follmer.errors import options_checked
 from follmer.objectives import AbstractObjective, as_objective, objective_name
 from follmer.paths import AbstractReference, Drift, Grid
 from follmer.process import Process, described, process_options
@@ -21,7 +22,7 @@ from follmer.targets import AbstractTarget, checked_batch_size
 from follmer.tools.checks import as_key, fraction, positive_float, positive_int
 from follmer.tools.keys import named_keys
 from follmer.tools.modules import ByIdentity
-from follmer.tools.optimizers import as_optimizer, guarded
+from follmer.tools.optimizers import as_optimizer, as_rate, guarded
 
 
 class State(NamedTuple):
@@ -69,9 +70,8 @@ class NSFS(ByIdentity):
       steers away from it by the likelihood alone; weights remain those against the prior's density.
     - `num_paths`: paths simulated per training step.
     - `batch_size`: data points per training step; None uses all.
-    - `num_iterations`, `learning_rate`: Adam's budget and peak rate, decayed along a cosine;
-      `learning_rate` may be an Optax schedule, which is then used as it is.
-    - `optimizer`: any Optax optimiser instead of Adam.
+    - `num_iterations`, `learning_rate`: Adam's budget and peak rate, decayed along a cosine; or an
+      Optax schedule, used as it is. `optimizer`: any Optax optimiser instead of Adam.
     - `clip_norm`: gradients are scaled down to this norm.
     - `average_decay`: of the moving average of the parameters that is used for sampling.
     """
@@ -106,19 +106,17 @@ class NSFS(ByIdentity):
         clip_norm: float = 10.0,
         average_decay: float = 0.99,
     ):
-        options = {} if drift_options is None else drift_options
-        self.process = Process(target, drift, options, gamma, num_steps, grid, step_rule, reference)
+        steered = (drift, {} if drift_options is None else drift_options)
+        self.process = Process(target, *steered, gamma, num_steps, grid, step_rule, reference)
         self.objective = as_objective(objective)
         self.num_paths = positive_int("num_paths", num_paths)
         self.num_iterations = positive_int("num_iterations", num_iterations)
         self.batch_size = checked_batch_size(batch_size, target.num_data)
-        if not callable(learning_rate):
-            learning_rate = positive_float("learning_rate", learning_rate)
         as_optimizer(optimizer, learning_rate, num_iterations)
-        self.learning_rate, self.optimizer = learning_rate, optimizer
+        self.learning_rate, self.optimizer = as_rate(learning_rate), optimizer
         self.clip_norm = positive_float("clip_norm", clip_norm)
         self.average_decay = fraction("average_decay", average_decay)
-        self._check_memory()
+        self.objective.check(self.process)
 
     @property
     def target(self) -> AbstractTarget:
@@ -147,12 +145,9 @@ class NSFS(ByIdentity):
         """One gradient step on fresh paths; a step whose gradient is not finite is skipped."""
         path_key, memory_key = named_keys(as_key(key), "paths", "memory")
         problem = self.process.problem(batch, self.num_paths)
+        averaged = functools.partial(self.process.drift_at, state.average, batch)
         memory = self.objective.refresh(
-            state.memory,
-            state.iteration,
-            lambda: self.process.drift_at(state.average, batch),
-            problem,
-            memory_key,
+            state.memory, state.iteration, averaged, problem, memory_key
         )
 
         def loss_and_weights(parameters: PyTree) -> tuple[Array, Array]:
@@ -164,19 +159,14 @@ class NSFS(ByIdentity):
         )
         # A loss that is not finite must not be trained on, even where its gradient is.
         gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(loss), g, jnp.nan), gradient)
-        updates, optimizer_state = self._optimizer.update(
-            gradient, state.optimizer_state, state.parameters
-        )
+        found = (gradient, state.optimizer_state, state.parameters)
+        updates, optimizer_state = self._optimizer.update(*found)
         parameters = optax.apply_updates(state.parameters, updates)
         # Early on a plain mean, so that the average forgets the start.
         weight = jnp.maximum(1.0 - self.average_decay, 1.0 / (state.iteration + 1.0))
         average = optax.incremental_update(parameters, state.average, weight)
-        info = Info(
-            loss=loss,
-            elbo=jnp.mean(log_weights),
-            gradient_norm=optax.tree.norm(gradient),
-            skipped=~optimizer_state.last_finite,
-        )
+        norm, skipped = optax.tree.norm(gradient), ~optimizer_state.last_finite
+        info = Info(loss, jnp.mean(log_weights), norm, skipped)
         return State(parameters, average, optimizer_state, state.iteration + 1, memory), info
 
     def sample(
@@ -204,26 +194,7 @@ class NSFS(ByIdentity):
         adam = as_optimizer(self.optimizer, self.learning_rate, self.num_iterations)
         return guarded(adam, self.clip_norm)
 
-    def _check_memory(self) -> None:
-        if not self.objective.has_memory:
-            return
-        if self.process.has_statistics:
-            raise InputError(
-                "a drift with BatchNorm cannot be trained by an objective with a memory.",
-                cause="its statistics are over paths at one time; a memory mixes times",
-                hint="drift='mlp', or objective='stl', 'det', 'relative_entropy', 'log_variance'",
-            )
-        if self.process.reference is not None:
-            raise InputError(
-                "objectives that learn from a memory cannot be trained against a reference.",
-                cause="they take the bridges of Brownian motion for those of the reference",
-                hint="'stl', 'det', 'relative_entropy' or 'log_variance'",
-            )
-
 
 _TRAINING_OPTIONS = [name for name in NSFS.__annotations__ if name != "process"]
-
-
-def algorithm_options() -> list[str]:
-    """The names of NSFS's options, target aside."""
-    return [*process_options(), *_TRAINING_OPTIONS]
+# The names of all options, target aside.
+ALGORITHM_OPTIONS = [*process_options(), *_TRAINING_OPTIONS]

@@ -51,7 +51,7 @@ def test_fit_finds_the_gamma_of_the_target_and_says_so(few_gammas, key):
     (note,) = posterior.notes
     assert note.startswith("gamma 0.01, by the ELBO of runs of 100 iterations")
     assert len(seen) == 1  # the short runs are not reported
-    per_run = posterior.sampler.algorithm.gradient_evaluations(100)
+    per_run = NSFS(gaussian(), **OPTIONS).gradient_evaluations(100)
     assert posterior.gradient_evaluations == 4 * per_run
 
 
@@ -109,3 +109,17 @@ def test_an_interrupt_ends_the_search(key, monkeypatch):
 def test_other_words_are_no_gamma():
     with pytest.raises(follmer.InputError, match="gamma must be"):
         follmer.fit(gaussian(), key=jax.random.key(0), gamma="serach")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_algorithm", [False, True], ids=["target", "algorithm"])
+def test_a_resumed_run_does_not_search_again(is_algorithm, few_gammas, key, tmp_path, monkeypatch):
+    options = {"key": key, "gamma": "search", "audit": False, "progress": False}
+    options |= {"checkpoint": tmp_path, "chunk_size": 50}
+    what = NSFS(gaussian(), **OPTIONS) if is_algorithm else gaussian()
+    options |= {} if is_algorithm else {"precondition": "identity", **OPTIONS}
+    follmer.fit(what, callbacks=[lambda report: True], **options)
+    monkeypatch.setattr("follmer.fitting.ladder.search_gamma", None)
+    resumed = follmer.fit(what, resume=True, **options)
+    assert resumed.sampler.process.gamma == SD**2
+    assert len(resumed.history["loss"]) == 100

@@ -103,7 +103,9 @@ def test_any_other_prior_is_fitted():
     assert process.sampler.process.drift == "time_mlp"
     # A process of the prior has not seen the data.
     assert process.target.num_data is None
-    assert process.notes == ("one mode from 64 starts: whitened by its curvature",)
+    (note,) = process.notes
+    assert note.startswith("64 climbs from starts up to 1e+03 units away: one mode: ")
+    assert "(flow: " in note
 
 
 def test_with_coordinates_of_your_own_the_prior_is_fitted():

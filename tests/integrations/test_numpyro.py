@@ -12,6 +12,7 @@ from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import log_density
 
 import follmer
+from compilations import compiled
 from follmer import InputError
 
 Y = np.array([0.3, -1.2, 2.0])
@@ -160,22 +161,6 @@ def test_a_small_fit_returns_every_name(key):
     assert "theta[2]" in posterior.summary(key=key, num_samples=256)
 
 
-def compiled_while(function):
-    """What a call returns, and how many programs were compiled for it."""
-    events = []
-
-    def listen(name, seconds, **_):
-        if name == "/jax/core/compile/backend_compile_duration":
-            events.append(name)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        result = jax.block_until_ready(function())
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    return result, len(events)
-
-
 def regression(columns, *, y, degree=1, name="slope", prior=None):
     """Arrays in a dict, a keyword, and arguments that decide what is computed."""
     x = jnp.stack(list(columns.values()), axis=1) ** degree
@@ -200,10 +185,10 @@ def test_a_second_target_of_the_same_model_and_shapes_compiles_nothing(key):
 
     first = follmer.from_numpyro(model, columns(0), y=Y.repeat(2), degree=2)
     second = follmer.from_numpyro(model, columns(1), y=-Y.repeat(2), degree=2)
-    assert compiled_while(lambda: evaluated(first))[1] > 0
-    (values, _), programs = compiled_while(lambda: evaluated(second))
-    assert programs == 0
+    assert compiled(evaluated, first) > 0
+    assert compiled(evaluated, second) == 0
     # The values are those of its own data.
+    values, _ = evaluated(second)
     x = np.stack([columns(1)["b"], columns(1)["a"]], axis=1) ** 2
     slope = np.full(2, 0.3)
     expected = norm.logpdf(slope).sum() + norm.logpdf(-Y.repeat(2), x @ slope).sum()
@@ -287,7 +272,7 @@ def test_a_model_that_cannot_be_traced_with_its_arguments_is_still_sampled(model
     np.testing.assert_allclose(gradients[0], np.array(location) - 0.3, rtol=1e-5)
     # Whatever its arguments were, they are constants of its programs.
     again = follmer.from_numpyro(model, y)
-    assert compiled_while(lambda: evaluated(again))[1] > 0
+    assert compiled(evaluated, again) > 0
 
 
 def discrete():

@@ -18,7 +18,7 @@ def moved(target, x, wide, calls, factor=None):
     chains = as_chains(target, x, values, gradients)
     factor = jnp.eye(DIM) if factor is None else factor
     for key in jax.random.split(jax.random.key(3), calls):
-        found = advance(target, chains, wide, factor, key)
+        found = advance(target, chains, wide, factor, key, np.asarray(0))
         chains = found.chains
     return found
 

@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,11 +8,11 @@ from numpyro.distributions import constraints
 
 import follmer
 from follmer import NSFS, FileError, InputError, Posterior, Target
-from follmer.drifts import GaussianDrift
+from follmer.drifts import GaussianDrift, GaussianMixture
 from follmer.errors import FollmerError
 from follmer.judging import Audit, diagnose, judge, pareto_smooth
 from follmer.posterior.posterior import Attempt
-from follmer.posterior.samplers import Flow
+from follmer.posterior.samplers import Flow, MixtureFlow
 from follmer.targets import data_digest
 from follmer.targets.affine import from_covariance
 from follmer.tools import progress, storage
@@ -409,6 +410,36 @@ def test_a_grid_of_ones_own_must_be_passed_again(key, tmp_path):
         follmer.load(tmp_path / "run", posterior.target)
     loaded = follmer.load(tmp_path / "run", posterior.target, grid=squares)
     assert_same(loaded.weighted_sample(200, key=key), posterior.weighted_sample(200, key=key))
+
+
+class Pull(eqx.Module):
+    """A drift with a plain number beside its parameters."""
+
+    centre: jax.Array
+    rate: float
+
+    def __call__(self, t, x):
+        return self.rate * (self.centre - x)
+
+
+def test_a_drift_may_hold_plain_numbers(key, tmp_path):
+    drift = Pull(jnp.ones(2), 0.3)
+    posterior = untrained(gaussian(), drift=drift, drift_options={})
+    posterior.save(tmp_path / "run")
+    loaded = follmer.load(tmp_path / "run", posterior.target, drift=Pull(jnp.zeros(2), 0.3))
+    assert_same(loaded.weighted_sample(200, key=key), posterior.weighted_sample(200, key=key))
+
+
+def test_a_mixture_is_saved_bit_for_bit(key, tmp_path):
+    affine = from_covariance(MEAN, np.diag(SD**2), jnp.float32)
+    factors = np.stack([np.eye(2), np.array([[1.2, 0.0], [0.4, 0.9]])])
+    mixture = GaussianMixture(np.array([0.3, 0.7]), np.zeros((2, 2)), factors, jnp.float32)
+    posterior = Posterior(gaussian(), MixtureFlow(gaussian().whitened(affine), mixture))
+    posterior.save(tmp_path / "run")
+    loaded = follmer.load(tmp_path / "run", gaussian())
+    assert_same(loaded.weighted_sample(200, key=key), posterior.weighted_sample(200, key=key))
+    found = loaded.diagnostics(key=key, num_samples=NUM_DRAWS)
+    assert abs(found.log_evidence - LOG_EVIDENCE) < 5 * found.log_evidence_se
 
 
 def test_mc_sfs_is_saved_bit_for_bit(key, tmp_path):

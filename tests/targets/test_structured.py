@@ -13,6 +13,7 @@ import follmer
 from follmer.paths import simulate
 from follmer.targets import take
 from follmer.targets.affine import from_covariance
+from follmer.targets.local import follow, local_frame
 
 NUM_DATA = 4
 POINTS = np.random.default_rng(0).normal(size=(NUM_DATA, 3)).astype(np.float32)
@@ -121,6 +122,24 @@ def test_unconstrain_undoes_constrain(whitened, key):
         target = target.whitened(from_covariance(np.zeros(3), np.eye(3), "float32"))
     x = 0.5 * jax.random.normal(key, (target.dim,))
     np.testing.assert_allclose(target.unconstrain(target.constrain(x)), x, atol=1e-3)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_single_target_stays_single_where_double_is_enabled():
+    like = {"a": jnp.zeros(2, "float32"), "b": jnp.zeros((), "float32")}
+    target = mixed(like_global=like, like_local=jnp.zeros(3, "float32"))
+    log_local, _ = target.free_log_densities()
+
+    def everything(x, shared, row):
+        frame = local_frame(log_local, target.local_dim, shared, row)
+        placement = follow(frame, log_local, shared, shared, row)
+        tangent = target.tangent(shared, frame, row)
+        return frame, placement, tangent, target.log_density(x), target.constrain(x)
+
+    shapes = jax.eval_shape(
+        everything, jnp.zeros(target.dim, "float32"), jnp.zeros(3, "float32"), POINTS[0]
+    )
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(shapes)} == {"float32"}
 
 
 def test_locals_of_another_number_than_the_data_points_are_refused(key):

@@ -1,11 +1,14 @@
 """The no-U-turn sampler (Hoffman & Gelman 2014), by BlackJAX."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from follmer.baselines.iterating import iterate
+from follmer.baselines.iterating import Step, iterate
 from follmer.baselines.starts import scattered, starts
 from follmer.errors import InputError, optional_module, options_checked
 from follmer.posterior.posterior import Posterior
@@ -49,41 +52,14 @@ def nuts(
     if fraction("target_acceptance", target_acceptance) == 0:
         raise InputError("target_acceptance must be above 0.")
     blackjax = optional_module("blackjax", extra="blackjax", purpose="follmer.nuts")
-    kernel = blackjax.nuts.build_kernel()
-
-    @jax.jit
-    def warmed_up(keys: Array, x: Float[Array, "chains dim"], data: PyTree) -> PyTree:
-        def one(key: PRNGKeyArray, x: Float[Array, " dim"]) -> PyTree:
-            adaptation = blackjax.window_adaptation(
-                blackjax.nuts,
-                lambda x: target.log_density(x, data),
-                target_acceptance_rate=target_acceptance,
-                adaptation_info_fn=lambda state, info, adapted: info.num_integration_steps,
-            )
-            (state, found), num_gradients = adaptation.run(key, x, num_warmup)
-            return state, found, jnp.sum(num_gradients)
-
-        return jax.vmap(one)(keys, x)
-
     if start is None:
         x = scattered(target, num_chains, start_key)
     else:
         x = starts(target, start, num_chains, start_key)
-    states, tuned, num_gradients = warmed_up(jax.random.split(warm_key, num_chains), x, target.data)
-
-    def step(
-        carry: tuple[PyTree, Array, Array], iteration: Int[Array, ""], data: PyTree
-    ) -> tuple[tuple[PyTree, Array, Array], Array]:
-        states, num_gradients, divergences = carry
-
-        def one(key: PRNGKeyArray, state: PyTree, tuned: PyTree) -> tuple[PyTree, PyTree]:
-            return kernel(key, state, lambda x: target.log_density(x, data), **tuned)
-
-        keys = jax.random.split(jax.random.fold_in(run_key, iteration), num_chains)
-        states, info = jax.vmap(one)(keys, states, tuned)
-        num_gradients += info.num_integration_steps
-        return (states, num_gradients, divergences + info.is_divergent), states.position
-
+    warmed_up = _warm_up(blackjax, target, num_warmup, target_acceptance)
+    keys = jax.random.split(warm_key, num_chains)
+    states, tuned, num_gradients = warmed_up(keys, x, target.data)
+    step = _step(blackjax, target, tuned, num_chains, run_key)
     (_, num_gradients, divergences), draws = iterate(
         step,
         (states, num_gradients, jnp.zeros(num_chains, jnp.int32)),
@@ -103,3 +79,45 @@ def nuts(
         notes=tuple(notes),
         gradient_evaluations=int(np.sum(np.asarray(num_gradients, np.int64))),
     )
+
+
+def _warm_up(
+    blackjax: Any, target: Target, num_warmup: int, target_acceptance: float
+) -> Callable[[Array, Array, PyTree], tuple[PyTree, PyTree, Array]]:
+    """From keys and places to adapted states, tuned parameters and gradients of each chain."""
+
+    @jax.jit
+    def warmed_up(keys: Array, x: Float[Array, "chains dim"], data: PyTree) -> PyTree:
+        def one(key: PRNGKeyArray, x: Float[Array, " dim"]) -> PyTree:
+            adaptation = blackjax.window_adaptation(
+                blackjax.nuts,
+                lambda x: target.log_density(x, data),
+                target_acceptance_rate=target_acceptance,
+                adaptation_info_fn=lambda state, info, adapted: info.num_integration_steps,
+            )
+            (state, found), num_gradients = adaptation.run(key, x, num_warmup)
+            return state, found, jnp.sum(num_gradients)
+
+        return jax.vmap(one)(keys, x)
+
+    return warmed_up
+
+
+def _step(blackjax: Any, target: Target, tuned: PyTree, num_chains: int, key: PRNGKeyArray) -> Step:
+    """One trajectory of every chain; gradients and divergences are counted, places recorded."""
+    kernel = blackjax.nuts.build_kernel()
+
+    def step(
+        carry: tuple[PyTree, Array, Array], iteration: Int[Array, ""], data: PyTree
+    ) -> tuple[tuple[PyTree, Array, Array], Array]:
+        states, num_gradients, divergences = carry
+
+        def one(key: PRNGKeyArray, state: PyTree, tuned: PyTree) -> tuple[PyTree, PyTree]:
+            return kernel(key, state, lambda x: target.log_density(x, data), **tuned)
+
+        keys = jax.random.split(jax.random.fold_in(key, iteration), num_chains)
+        states, info = jax.vmap(one)(keys, states, tuned)
+        num_gradients += info.num_integration_steps
+        return (states, num_gradients, divergences + info.is_divergent), states.position
+
+    return step

@@ -5,7 +5,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from follmer.baselines.iterating import iterate
+from follmer.baselines.iterating import Step, iterate
 from follmer.baselines.starts import starts
 from follmer.errors import InputError, NonFiniteError, options_checked
 from follmer.posterior.posterior import Posterior
@@ -58,18 +58,7 @@ def sgd(
         )
     rate = _RATE if learning_rate is None else learning_rate
     descent = as_optimizer(optimizer, rate, num_iterations)
-
-    def step(
-        state: tuple[Array, PyTree], iteration: Int[Array, ""], data: PyTree
-    ) -> tuple[tuple[Array, PyTree], Array]:
-        x, optimizer_state = state
-        batch = random_batch(
-            jax.random.fold_in(batch_key, iteration), data, target.num_data, batch_size
-        )
-        loss, gradient = jax.value_and_grad(lambda x: -target.log_density(x, batch))(x)
-        updates, optimizer_state = descent.update(gradient, optimizer_state, x)
-        return (optax.apply_updates(x, updates), optimizer_state), loss
-
+    step = _step(target, descent, batch_size, batch_key)
     x = starts(target, start, 1, start_key)[0]
     (x, _), losses = iterate(
         step,
@@ -89,3 +78,24 @@ def sgd(
         {"loss": losses},
         gradient_evaluations=num_iterations,
     )
+
+
+def _step(
+    target: Target,
+    descent: optax.GradientTransformation,
+    batch_size: int | None,
+    key: PRNGKeyArray,
+) -> Step:
+    """One descent on the negative log density of a batch, which is recorded."""
+
+    def step(
+        state: tuple[Array, PyTree], iteration: Int[Array, ""], data: PyTree
+    ) -> tuple[tuple[Array, PyTree], Array]:
+        x, optimizer_state = state
+        batch_key = jax.random.fold_in(key, iteration)
+        batch = random_batch(batch_key, data, target.num_data, batch_size)
+        loss, gradient = jax.value_and_grad(lambda x: -target.log_density(x, batch))(x)
+        updates, optimizer_state = descent.update(gradient, optimizer_state, x)
+        return (optax.apply_updates(x, updates), optimizer_state), loss
+
+    return step

@@ -1,10 +1,13 @@
 """Stochastic gradient Langevin dynamics (Welling & Teh 2011), by BlackJAX's kernel."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from follmer.baselines.iterating import iterate
+from follmer.baselines.iterating import Step, iterate
 from follmer.baselines.starts import starts
 from follmer.baselines.step_sizes import as_step_sizes
 from follmer.errors import InputError, optional_module, options_checked
@@ -69,21 +72,7 @@ def sgld(
         )
     sizes = as_step_sizes(step_size, target, num_iterations)
     blackjax = optional_module("blackjax", extra="blackjax", purpose="follmer.sgld")
-    kernel = blackjax.sgld(jax.grad(target.log_density))
-
-    def step(
-        x: Float[Array, "chains dim"], iteration: Int[Array, ""], data: PyTree
-    ) -> tuple[Array, Array]:
-        def one(x: Float[Array, " dim"], key: PRNGKeyArray) -> Float[Array, " dim"]:
-            batch_key, noise_key = jax.random.split(key)
-            batch = random_batch(batch_key, data, target.num_data, batch_size)
-            # BlackJAX moves by ε ∇ln p + √(2ε) ξ.
-            return kernel.step(noise_key, x, batch, 0.5 * sizes(iteration))
-
-        keys = jax.random.split(jax.random.fold_in(run_key, iteration), num_chains)
-        x = jax.vmap(one)(x, keys)
-        return x, x
-
+    step = _step(blackjax, target, sizes, batch_size, num_chains, run_key)
     _, draws = iterate(
         step,
         starts(target, start, num_chains, start_key),
@@ -102,3 +91,30 @@ def sgld(
         notes=(f"SGLD: {run} iterations, the first {burn_in} dropped, 1 in {thinning} kept",),
         gradient_evaluations=run * num_chains,
     )
+
+
+def _step(
+    blackjax: Any,
+    target: Target,
+    sizes: Callable[[Int[Array, ""]], Float[Array, "..."]],
+    batch_size: int | None,
+    num_chains: int,
+    key: PRNGKeyArray,
+) -> Step:
+    """One move of every chain, by a batch of its own; the new places are recorded."""
+    kernel = blackjax.sgld(jax.grad(target.log_density))
+
+    def step(
+        x: Float[Array, "chains dim"], iteration: Int[Array, ""], data: PyTree
+    ) -> tuple[Array, Array]:
+        def one(x: Float[Array, " dim"], key: PRNGKeyArray) -> Float[Array, " dim"]:
+            batch_key, noise_key = jax.random.split(key)
+            batch = random_batch(batch_key, data, target.num_data, batch_size)
+            # BlackJAX moves by ε ∇ln p + √(2ε) ξ.
+            return kernel.step(noise_key, x, batch, 0.5 * sizes(iteration))
+
+        keys = jax.random.split(jax.random.fold_in(key, iteration), num_chains)
+        x = jax.vmap(one)(x, keys)
+        return x, x
+
+    return step

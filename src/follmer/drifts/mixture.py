@@ -1,5 +1,6 @@
 """A Gaussian mixture, whose Föllmer process is known in closed form."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -7,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-
-from follmer.tools.arrays import on_device
 
 
 class GaussianMixture(eqx.Module):
@@ -27,16 +26,16 @@ class GaussianMixture(eqx.Module):
     def __init__(self, shares: Any, means: Any, factors: Any, dtype: Any):
         eye = np.broadcast_to(np.eye(factors.shape[-1]), factors.shape)
         with np.errstate(divide="ignore"):
-            self.log_shares = on_device(np.log(shares), dtype)
-        self.means = on_device(means, dtype)
-        self.factors = on_device(factors, dtype)
-        self.inverses = on_device(np.linalg.solve(factors, eye), dtype)
+            self.log_shares = jax.device_put(np.asarray(np.log(shares), dtype))
+        self.means = jax.device_put(np.asarray(means, dtype))
+        self.factors = jax.device_put(np.asarray(factors, dtype))
+        self.inverses = jax.device_put(np.asarray(np.linalg.solve(factors, eye), dtype))
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """The mixture's log density."""
         z = jnp.einsum("cij,cj->ci", self.inverses, x - self.means)
         log_det = jnp.sum(jnp.log(jnp.diagonal(self.inverses, axis1=1, axis2=2)), axis=1)
-        constant = 0.5 * len(x) * np.log(2 * np.pi)
+        constant = 0.5 * len(x) * math.log(2 * math.pi)
         logs = self.log_shares + log_det - 0.5 * jnp.sum(z**2, axis=1) - constant
         return jax.nn.logsumexp(logs)
 

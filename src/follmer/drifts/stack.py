@@ -1,11 +1,11 @@
 """The fully connected stack of the paper's Listings 1 and 3: Linear, [BatchNorm], Softplus."""
 
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths import PATHS_AXIS
@@ -29,7 +29,7 @@ def linears(sizes: Sequence[tuple[int, int]], key: PRNGKeyArray) -> list[eqx.nn.
     draws = jax.random.uniform(key, (sum(counts),), minval=-1.0, maxval=1.0)
     layers, start = [], 0
     for (in_size, out_size), count in zip(sizes, counts, strict=True):
-        table = draws[start : start + count].reshape(out_size, in_size + 1) / np.sqrt(in_size)
+        table = draws[start : start + count].reshape(out_size, in_size + 1) / math.sqrt(in_size)
         shell = eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=key)
         values = (table[:, 1:], table[:, 0])
         layers.append(eqx.tree_at(lambda one: (one.weight, one.bias), shell, values))

@@ -1,5 +1,7 @@
 """The default drift: a residual MLP modulated by the time."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -67,5 +69,5 @@ def time_features(t: Float[Array, ""]) -> Float[Array, " features"]:
     """The time in a form that a linear layer can tell apart."""
     angles = t * jnp.asarray(np.pi * np.arange(1, _NUM_FREQUENCIES + 1), t.dtype)
     # Geometric grids crowd towards t = 1: the log of what remains tells their times apart.
-    remaining = jnp.log(1.0 - t + _RESOLUTION) / -np.log(_RESOLUTION)
+    remaining = jnp.log(1.0 - t + _RESOLUTION) / -math.log(_RESOLUTION)
     return jnp.concatenate([t[None], remaining[None], jnp.sin(angles), jnp.cos(angles)])

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
@@ -15,7 +16,6 @@ from follmer.plans import Plan
 from follmer.posterior.posterior import Attempt
 from follmer.targets import AbstractTarget, Affine
 from follmer.tools import storage
-from follmer.tools.arrays import on_device
 from follmer.tools.trees import from_arrays, to_arrays
 
 _FILE_KIND = "checkpoint"
@@ -68,24 +68,18 @@ class Progressed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """One file in the user's folder, replaced after each chunk; or nothing, without a folder."""
+    """One file in the user's folder, replaced after each chunk."""
 
-    path: Path | None
+    path: Path
     fingerprint: dict[str, Any]
     content: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # of an interrupted run
 
     @classmethod
-    def open(
-        cls, folder: str | Path | None, *, resume: bool, fingerprint: dict[str, Any]
-    ) -> "Checkpoint":
+    def open(cls, folder: str | Path, *, resume: bool, fingerprint: dict[str, Any]) -> "Checkpoint":
         """The checkpoint, looked at before anything is computed.
 
         An error where a run is there that shall not be resumed, or one with other options.
         """
-        if folder is None:
-            if resume:
-                raise InputError("resume=True needs checkpoint=, the folder to resume from.")
-            return cls(None, fingerprint)
         path = Path(folder) / _FILE_NAME
         if not path.exists():
             return cls(path, fingerprint)
@@ -106,8 +100,6 @@ class Checkpoint:
 
     def save(self, run: Run, progressed: Progressed) -> None:
         """Replace the file by one that holds the run and the plan."""
-        if self.path is None:
-            return
         plan = progressed.plan
         simple = {name: getattr(run, name) for name in Run._fields[3:]}
         header = {
@@ -134,7 +126,11 @@ class Checkpoint:
             return None
         header, arrays = self.content
         parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
-        affine = Affine(*(on_device(part, target.dtype) for part in parts)) if parts else None
+        affine = (
+            Affine(*(jax.device_put(np.asarray(part, target.dtype)) for part in parts))
+            if parts
+            else None
+        )
         draws = arrays.get("plan_draws")
         plan = Plan(
             header["rung"],
@@ -152,9 +148,9 @@ class Checkpoint:
             Population.from_arrays(arrays) if has_population else None,
         )
 
-    def load(self, like: State) -> Run:
-        """The stored run, or the start of a new one."""
-        if self.content is None:
+    def load(self, like: State, rung: str) -> Run:
+        """The stored run of that rung, or the start of a new one."""
+        if self.content is None or self.content[0]["rung"] != rung:
             return Run.start(like)
         header, arrays = self.content
         history = {name: arrays[f"history_{name}"] for name in Run.start(like).history}

@@ -8,18 +8,17 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from follmer.errors import options_checked
-from follmer.fitting.checkpoint import Checkpoint
-from follmer.fitting.ladder import climb_ladder
-from follmer.fitting.request import as_request
-from follmer.fitting.training import Callback, as_schedule
+from follmer.fitting.ladder import climb_ladder, open_checkpoint
+from follmer.fitting.request import Callback, as_request, as_schedule
 from follmer.nsfs import NSFS
 from follmer.posterior.posterior import Posterior
 from follmer.targets import AbstractTarget, Affine
 from follmer.tools.checks import as_key
 from follmer.tools.keys import named_key
 
-# The authors' own setting: `fit(target, key=key, **PAPER)`. It keeps variance `gamma` around a mean
-# and does not reach the posterior; their gamma was picked per experiment from .5² … .01².
+# Close to the authors' own setting: `fit(target, key=key, **PAPER)`; docs/experiments.md lists what
+# differs. It keeps variance `gamma` around a mean and does not reach the posterior; their gamma was
+# picked per experiment from .5² … .01².
 PAPER: Mapping[str, Any] = {
     "precondition": "identity",
     "objective": "det",
@@ -31,7 +30,8 @@ PAPER: Mapping[str, Any] = {
     "step_rule": "euler_maruyama",
     "num_iterations": 300,
     "learning_rate": optax.constant_schedule(1e-4),
-    # Plain Adam: nothing clipped, nothing averaged.
+    # Plain Adam: nothing is clipped or averaged. The authors keep the last drift; `fit` keeps that
+    # of the best ELBO.
     "clip_norm": 1e9,
     "average_decay": 0.0,
 }
@@ -84,9 +84,7 @@ def fit(
     key = as_key(key)
     request = as_request(target, precondition, reference, options)
     schedule = as_schedule(chunk_size, patience, callbacks, progress)
-    saved = Checkpoint.open(
-        checkpoint, resume=resume, fingerprint=request.fingerprint(key, chunk_size)
-    )
+    saved = open_checkpoint(checkpoint, resume, request, key, chunk_size)
     if check:
         request.check(named_key(key, "check"))
     return climb_ladder(request, key, schedule, saved, audit=audit)

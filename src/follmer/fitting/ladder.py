@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from follmer.errors import InputError
 from follmer.fitting.checkpoint import Checkpoint, Progressed, Run
 from follmer.fitting.gamma_search import search_gamma
-from follmer.fitting.request import Request
-from follmer.fitting.training import Schedule, initial_state, train, train_briefly
+from follmer.fitting.request import Request, Schedule
+from follmer.fitting.training import initial_state, train, train_briefly
 from follmer.judging import Judgement, Verdict, judge
 from follmer.judging.audit import audited
 from follmer.plans import Plan, Survey, UnreachableError, ladder
@@ -34,13 +36,13 @@ def climb_ladder(
     request: Request,
     key: PRNGKeyArray,
     schedule: Schedule,
-    saved: Checkpoint,
+    saved: Checkpoint | None,
     *,
     audit: bool,
 ) -> Posterior:
     """Plan, train and judge on each rung in turn; the best posterior, and what was tried."""
     survey = Survey(request.target, named_key(key, "survey"), progress=schedule.progress)
-    resumed = saved.progressed(request.target)
+    resumed = None if saved is None else saved.progressed(request.target)
     attempts = () if resumed is None else resumed.attempts
     spent = 0 if resumed is None else resumed.gradient_evaluations
     if resumed is not None and resumed.population is not None:
@@ -72,6 +74,17 @@ def climb_ladder(
     return best.posterior.with_plan(attempts, total).with_notes_first(*notes)
 
 
+def open_checkpoint(
+    folder: str | Path | None, resume: bool, request: Request, key: PRNGKeyArray, chunk_size: int
+) -> Checkpoint | None:
+    """The checkpoint in a folder, looked at before anything is computed; None without a folder."""
+    if folder is None:
+        if resume:
+            raise InputError("resume=True needs checkpoint=, the folder to resume from.")
+        return None
+    return Checkpoint.open(folder, resume=resume, fingerprint=request.fingerprint(key, chunk_size))
+
+
 def plan_note(attempt: Attempt) -> str:
     """An attempt in a line."""
     return f"{attempt.why} ({attempt.rung}: {attempt.verdict})"
@@ -82,7 +95,14 @@ def _plans(
 ) -> Iterator[Plan]:
     """The plans to try: that of the interrupted run first, then what is left of the ladder."""
     if request.is_given:
-        yield Plan("given", request.target, request.algorithm.options, "")
+        assert request.algorithm is not None
+        settings = request.algorithm.options
+        if request.searches_gamma:
+            # Left to the search, unless it was over before the run was interrupted.
+            del settings["gamma"]
+            found = {} if resumed is None else resumed.plan.settings
+            settings |= {name: one for name, one in found.items() if name == "gamma"}
+        yield Plan("given", request.target, settings, "")
         return
     if request.reference is not None:
         target = as_target(request.target)
@@ -107,7 +127,7 @@ def _reached(
     survey: Survey,
     key: PRNGKeyArray,
     schedule: Schedule,
-    saved: Checkpoint,
+    saved: Checkpoint | None,
     progressed: Progressed,
     audit: bool,
 ) -> _Reached:
@@ -123,7 +143,7 @@ def _reached(
         told = Judgement(Verdict.NO_PROOF, "training was interrupted: nothing was judged")
         return _Reached(posterior, told, float("nan"), interrupted)
     if audit:
-        population = None if request.target.has_locals else survey.population
+        population = None if request.target.has_locals else survey.population_to_compare
         audit_key = named_key(key, f"audit {len(progressed.attempts)}")
         posterior = audited(posterior, key=audit_key, population=population)
     found = posterior.diagnostics(key=named_key(key, f"judge {len(progressed.attempts)}"))
@@ -137,7 +157,7 @@ def _trained(
     survey: Survey,
     key: PRNGKeyArray,
     schedule: Schedule,
-    saved: Checkpoint,
+    saved: Checkpoint | None,
     progressed: Progressed,
 ) -> tuple[Posterior, bool]:
     algorithm = plan.algorithm({} if request.is_given else request.options)
@@ -157,9 +177,13 @@ def _trained(
     if not request.target.has_locals and "population" in vars(survey):
         progressed = progressed._replace(population=survey.population)
     state = initial_state(algorithm, train_key)
-    is_resumed = saved.content is not None and saved.content[0]["rung"] == plan.rung
-    run = saved.load(state) if is_resumed else Run.start(state)
-    trained = train(algorithm, run, train_key, schedule, lambda run: saved.save(run, progressed))
+    run = Run.start(state) if saved is None else saved.load(state, plan.rung)
+
+    def save(run: Run) -> None:
+        if saved is not None:
+            saved.save(run, progressed)
+
+    trained = train(algorithm, run, train_key, schedule, save)
     history = trained.run.history
     posterior = Posterior(
         request.target,

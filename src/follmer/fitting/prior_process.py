@@ -1,10 +1,10 @@
 """The first of two stages: the prior's own process, which then serves any data."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from follmer.errors import options_checked
@@ -44,7 +44,7 @@ def prior_process(target: Target, *, key: PRNGKeyArray, **options: Any) -> Poste
         return fit(prior, key=fit_key, **settings)
     shared = {name: settings[name] for name in SHARED if name in settings}
     gamma = Process(prior, **shared).gamma
-    affine = eqx.tree_at(lambda one: one.scale, affine, affine.scale / np.sqrt(gamma))
+    affine = eqx.tree_at(lambda one: one.scale, affine, affine.scale / math.sqrt(gamma))
     process = Process(prior.whitened(affine), drift="zero", **shared)
     flow = Flow(process, process.parameters(fit_key))
     return Posterior(prior, flow, notes=("a Gaussian, in closed form",))

@@ -1,6 +1,6 @@
 """What `fit` was asked for, validated before anything is computed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,11 +9,10 @@ from jaxtyping import PRNGKeyArray
 
 from follmer.errors import InputError, unknown_option
 from follmer.fitting.gamma_search import GAMMAS
-from follmer.nsfs import NSFS, algorithm_options
-from follmer.objectives import objective_name
+from follmer.nsfs import ALGORITHM_OPTIONS, NSFS, State
 from follmer.posterior.posterior import Posterior
-from follmer.process import described
 from follmer.targets import AbstractTarget, as_any_target, data_digest
+from follmer.tools.checks import positive_int
 
 # Share of draws around 0 at which a density may overflow where training starts elsewhere.
 _RARE = 0.05
@@ -24,6 +23,37 @@ _OF_FIT = [
 ]
 
 
+class Report(NamedTuple):
+    """What a callback sees after each chunk. Returning True from a callback ends training."""
+
+    iteration: int
+    loss: float
+    elbo: float
+    ess_fraction: float
+    state: State
+
+
+Callback = Callable[[Report], Any]
+
+
+class Schedule(NamedTuple):
+    """How training is cut up, watched and ended."""
+
+    chunk_size: int = 100
+    patience: int | None = 10
+    callbacks: Sequence[Callback] = ()
+    progress: bool = True
+
+
+def as_schedule(chunk_size: Any, patience: Any, callbacks: Any, progress: bool) -> Schedule:
+    """The schedule; an error where something in it cannot be."""
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise InputError("callbacks must be a list of functions of a Report.")
+    if patience is not None:
+        patience = positive_int("patience", patience)
+    return Schedule(positive_int("chunk_size", chunk_size), patience, callbacks, progress)
+
+
 class Request(NamedTuple):
     """The target, how its posterior shall be reached, and what the user set."""
 
@@ -31,32 +61,27 @@ class Request(NamedTuple):
     precondition: Any
     reference: Any
     options: Mapping[str, Any]
-    algorithm: NSFS  # the one that was given; else what the options make of the target as it is
+    algorithm: NSFS | None  # the one that was given, or what the options make of the target
     is_given: bool
     searches_gamma: bool
 
     def check(self, key: PRNGKeyArray) -> None:
         """The density is finite where training will start."""
         at_home = self.is_given or _is_name(self.precondition, "identity")
-        self.target.check(
-            key=key,
-            scale=float(np.sqrt(self.algorithm.process.gamma)),
-            tolerated=0.0 if at_home else _RARE,
-        )
+        gamma = 1.0 if self.algorithm is None else self.algorithm.process.gamma
+        tolerated = 0.0 if at_home else _RARE
+        self.target.check(key=key, scale=float(np.sqrt(gamma)), tolerated=tolerated)
 
     def fingerprint(self, key: PRNGKeyArray, chunk_size: int) -> dict[str, Any]:
         """What a resumed run must have in common with the first."""
         # As the algorithm has them: checked, and in plain numbers.
-        known = self.algorithm.options
+        known = {} if self.algorithm is None else self.algorithm.describe()
         options = {name: known[name] for name in (known if self.is_given else self.options)}
-        if "objective" in options:
-            options["objective"] = objective_name(self.algorithm.objective)
-        options["reference"] = self.algorithm.process.base.describe()
         if isinstance(self.reference, Posterior):
             options["reference"] = self.reference.sampler.describe()
         named = self.precondition if isinstance(self.precondition, str) else "given"
         return {
-            "options": described({**options, "precondition": named}),
+            "options": {**options, "precondition": named},
             "space": self.target.describe(),
             "data": data_digest(self.target.data),
             "key": np.asarray(jax.random.key_data(key)).tolist(),
@@ -73,15 +98,19 @@ def as_request(target: Any, precondition: Any, reference: Any, options: dict[str
     searches = _is_name(options.get("gamma"), "search")
     if searches:
         options["gamma"] = max(GAMMAS)
-    algorithm = target.changed(**options) if is_given else NSFS(as_any_target(target), **options)
-    return Request(
-        algorithm.target, precondition, reference, options, algorithm, is_given, searches
-    )
+    if is_given:
+        algorithm = target.changed(**options) if options else target
+    else:
+        # Options are checked by what they make of the target; without any there are none to check.
+        target = as_any_target(target)
+        algorithm = NSFS(target, **options) if options else None
+    found = target if algorithm is None else algorithm.target
+    return Request(found, precondition, reference, options, algorithm, is_given, searches)
 
 
 def check_options(options: Iterable[str]) -> None:
     """An error for a name that is neither an option of `fit` nor of the algorithm."""
-    known = {*algorithm_options(), *_OF_FIT}
+    known = {*ALGORITHM_OPTIONS, *_OF_FIT}
     for name in options:
         if name not in known:
             raise unknown_option(name, known)

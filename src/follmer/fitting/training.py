@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,11 +13,10 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from follmer.errors import InputError, NonFiniteError, user_stack_level
 from follmer.fitting.checkpoint import Run
+from follmer.fitting.request import Report, Schedule
 from follmer.judging import ess_fraction
 from follmer.nsfs import NSFS, Info, State
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, draw
-from follmer.tools.arrays import on_device
-from follmer.tools.checks import positive_int
 from follmer.tools.keys import KeyRows, as_keys, key_rows, named_key, named_keys
 from follmer.tools.progress import Bar, Pace
 
@@ -30,37 +29,6 @@ _EVEN = 0.99
 
 # How the note of a run that Ctrl-C cut short begins.
 INTERRUPTED = "training was interrupted"
-
-
-class Report(NamedTuple):
-    """What a callback sees after each chunk. Returning True from a callback ends training."""
-
-    iteration: int
-    loss: float
-    elbo: float
-    ess_fraction: float
-    state: State
-
-
-Callback = Callable[[Report], Any]
-
-
-class Schedule(NamedTuple):
-    """How training is cut up, watched and ended."""
-
-    chunk_size: int = 100
-    patience: int | None = 10
-    callbacks: Sequence[Callback] = ()
-    progress: bool = True
-
-
-def as_schedule(chunk_size: Any, patience: Any, callbacks: Any, progress: bool) -> Schedule:
-    """The schedule; an error where something in it cannot be."""
-    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
-        raise InputError("callbacks must be a list of functions of a Report.")
-    if patience is not None:
-        patience = positive_int("patience", patience)
-    return Schedule(positive_int("chunk_size", chunk_size), patience, callbacks, progress)
 
 
 class Trained(NamedTuple):
@@ -145,7 +113,11 @@ class _Loop:
             count = min(self._pace.count, end - done)
             began = time.perf_counter()
             state, info = _advance(
-                self.algorithm, state, self._train_key, on_device(count, int), self.chunk_size
+                self.algorithm,
+                state,
+                self._train_key,
+                jax.device_put(np.asarray(count, int)),
+                self.chunk_size,
             )
             info = jax.tree.map(lambda values, n=count: np.asarray(values)[:n], info)
             self._pace.took(count, time.perf_counter() - began)

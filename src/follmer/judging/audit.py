@@ -5,9 +5,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.judging.verdict import Audit, LocalAudit
-from follmer.judging.weights import ess_fraction, pareto_smooth
+from follmer.judging.weights import ess_fraction, pareto_smooth, weighted_moments
 from follmer.mcmc.population import GRADIENTS_PER_CALL, Population, population_from
-from follmer.mcmc.resampling import weighted_moments
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, MixtureFlow, log_weights_to
 from follmer.posterior.structured import StructuredFlow, single_local_log_weights

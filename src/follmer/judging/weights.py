@@ -6,8 +6,6 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from follmer.mcmc.resampling import log_mean_weight
-
 # Below this many draws no tail can be fitted.
 _MIN_DRAWS = 25
 # Weights whose logs differ by less have no tail.
@@ -80,3 +78,18 @@ def pareto_smooth(log_weights: ArrayLike) -> tuple[np.ndarray, float]:
     if not np.isfinite(khat) or np.isnan(smoothed).any():
         return normalised, float("-inf") if np.isnan(khat) else float(khat)
     return np.asarray(smoothed), float(khat)
+
+
+def weighted_moments(
+    x: Float[np.ndarray, "draws dim"], weights: Float[np.ndarray, " draws"]
+) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "dim dim"]]:
+    """Mean and covariance of draws by normalised weights."""
+    mean = weights @ x
+    deviations = x - mean
+    return mean, (deviations.T * weights) @ deviations
+
+
+def log_mean_weight(log_weights: Float[np.ndarray, " draws"]) -> float:
+    """ln of the mean weight, the estimate of ln Z; not finite where the weights are not."""
+    with np.errstate(invalid="ignore"):
+        return float(np.logaddexp.reduce(log_weights) - np.log(log_weights.size))

@@ -1,5 +1,6 @@
 """Hamiltonian Monte Carlo on many chains at once, on a target tempered towards a wide normal."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -7,10 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
-from follmer.tools.arrays import on_device
 
 # Leapfrog steps of a move.
 NUM_LEAPFROG = 10
@@ -39,7 +39,7 @@ def as_chains(
 ) -> Chains:
     """Chains at given places, with a first step size: in many dimensions steps are short."""
     parts = (x, log_density, gradient, target.dim**-0.25)
-    return Chains(*(on_device(part, target.dtype) for part in parts))
+    return Chains(*(jax.device_put(np.asarray(part, target.dtype)) for part in parts))
 
 
 class Wide(NamedTuple):
@@ -51,7 +51,7 @@ class Wide(NamedTuple):
 
     def log_density(self, x: Float[Array, "*chains dim"]) -> Float[Array, "*chains"]:
         z = (x - self.mean) / self.scale
-        return -0.5 * jnp.sum(z**2 + np.log(2 * np.pi) + 2 * jnp.log(self.scale), axis=-1)
+        return -0.5 * jnp.sum(z**2 + math.log(2 * math.pi) + 2 * jnp.log(self.scale), axis=-1)
 
     def mixed(
         self, x: Array, log_density: Array, gradient: Array
@@ -81,10 +81,11 @@ def advance(
     wide: Wide,
     factor: Float[Array, "dim dim"],
     key: PRNGKeyArray,
+    call: Int[Array | np.ndarray, ""],
 ) -> Moved:
     """`MOVES_PER_CALL` moves of all chains that leave the tempered target as it is.
 
-    They are made in coordinates stretched by `factor`.
+    They are made in coordinates stretched by `factor`, in each call with other random numbers.
     """
 
     def body(chains: Chains, key: PRNGKeyArray) -> tuple[Chains, tuple[Array, Array, Array]]:
@@ -92,7 +93,7 @@ def advance(
         return chains, (chains.x, chains.gradient, acceptance)
 
     value_and_gradient = jax.vmap(jax.value_and_grad(target.log_density))
-    keys = jax.random.split(key, MOVES_PER_CALL)
+    keys = jax.random.split(jax.random.fold_in(key, call), MOVES_PER_CALL)
     chains, (places, gradients, acceptance) = jax.lax.scan(body, chains, keys)
     return Moved(chains, places, gradients, jnp.mean(acceptance))
 
@@ -112,7 +113,7 @@ def move(
     start, _, _, step_size = chains
     momentum = jax.random.normal(momentum_key, start.shape, start.dtype)
     uniform = jax.random.uniform(step_key, (len(start), 1), start.dtype)
-    step = step_size * jnp.exp(-np.log(_SPREAD) * uniform)
+    step = step_size * jnp.exp(-math.log(_SPREAD) * uniform)
 
     def leapfrog(_: int, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         x, momentum, log_density, gradient = carry

@@ -84,12 +84,21 @@ def fit_mixture(
     held_out: Float[np.ndarray, "others dim"],
     rng: np.random.Generator,
     max_components: int = _COMPONENTS[-1],
+    around: Mixture | None = None,
 ) -> Mixture:
-    """The mixture that held-out draws find likeliest: few components, more, or heavy tails."""
-    singles = [_single(x), matched_gaussian(x, gradients)]
+    """The mixture that held-out draws find likeliest: few components, more, or heavy tails.
+
+    `around` is the Gaussian that the curvature at a mode makes: in many dimensions draws are too
+    few to tell a covariance.
+    """
+    singles = [] if around is None else [around, _moved(around, x, gradients)]
+    if len(x) > _DRAWS_EACH * x.shape[1] or not singles:
+        singles = [matched_gaussian(x, gradients), _single(x), *singles]
     scores = [np.mean(one.log_density(held_out)) for one in singles]
-    # Both are alike where the density is near Gaussian, and the second has less noise.
-    best = singles[0] if scores[0] > scores[1] + _NOISE else singles[1]
+    # The first have the least noise where they are alike, as they are for a Gaussian.
+    best = next(
+        one for one, score in zip(singles, scores, strict=True) if score > max(scores) - _NOISE
+    )
     best_score = max(scores)
     for count in _COMPONENTS[1:]:
         if count > max_components or len(x) < _DRAWS_EACH * count * x.shape[1]:
@@ -127,6 +136,13 @@ def matched_gaussian(
     covariance = 0.5 * (covariance + covariance.T) * np.outer(scale, scale)
     mean = x.mean(axis=0) + covariance @ gradients.mean(axis=0)
     return Mixture(np.ones(1), mean[None], covariance[None])
+
+
+def _moved(around: Mixture, x: np.ndarray, gradients: np.ndarray) -> Mixture:
+    """The Gaussian of a mode at the mean of draws, by a Newton step from there."""
+    step = around.covariances[0] @ gradients.mean(axis=0)
+    mean = x.mean(axis=0) + np.where(np.isfinite(step).all(), step, 0.0)
+    return around._replace(means=mean[None])
 
 
 def _power(matrix: np.ndarray, power: float) -> np.ndarray:

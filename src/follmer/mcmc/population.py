@@ -7,6 +7,7 @@ answer by itself.
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
@@ -15,7 +16,6 @@ from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Wide, advance, as_cha
 from follmer.mcmc.mixtures import Mixture, fit_mixture, improved, joined, pruned, safe_cholesky
 from follmer.mcmc.modes import Modes
 from follmer.targets import Density
-from follmer.tools.arrays import on_device
 from follmer.tools.keys import generator, named_key
 
 # Chains of a site: groups that share a start, and chains in each (nested R-hat,
@@ -140,7 +140,7 @@ def populate(
     None where no chain could move.
     """
     gaussians = [gaussian_at(density, mode) for mode in modes.x]
-    gaussians = [one for one in gaussians if _is_resolved(one, density.target.dtype)]
+    gaussians = [one for one in gaussians if _is_resolved(one, density.dtype)]
     rng = generator(key, "starts")
     starts = _importance_starts(density, gaussians, rng)
     # Many sites share the effort.
@@ -158,8 +158,9 @@ def populate(
         if not (draws.std(axis=(0, 1)) > 0).all():
             # Chains that never moved: a spike that the density's units do not resolve.
             continue
+        around = gaussians[i] if i < len(gaussians) else None
         x, slopes, others = _flat(draws[:, ::2]), _flat(gradients[:, ::2]), _flat(draws[:, 1::4])
-        sites.append(Site(draws, rhat, fit_mixture(x, slopes, others, rng, components)))
+        sites.append(Site(draws, rhat, fit_mixture(x, slopes, others, rng, components, around)))
     if not sites:
         return None
     masses, log_evidence = _masses(density, sites, rng)
@@ -193,7 +194,7 @@ def _importance_starts(
     Points are drawn around the modes and at several scales around 0, and weighed by the target over
     the mixture of all that they were drawn from. No starts where a place has no mass to speak of.
     """
-    dim = density.target.dim
+    dim = density.dim
     zero, eye = np.zeros((1, dim)), np.eye(dim)[None]
     around = [
         one._replace(covariances=_OVERDISPERSED**2 * one.covariances) for one in gaussians
@@ -258,10 +259,11 @@ def _run_chains(
     kept_calls: int,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Draws of chains that go on until they agree, or for so long; gradients there; R-hat."""
-    dim, dtype = density.target.dim, density.target.dtype
+    dim, dtype = density.dim, density.dtype
     starts = np.repeat(points, GROUP_SIZE * NUM_GROUPS // len(points), axis=0)
     group = np.repeat(np.arange(NUM_GROUPS), GROUP_SIZE)
-    whole = Wide(*(on_device(part, dtype) for part in (np.zeros(dim), np.ones(dim), 1.0)))
+    whole = Wide(*jax.device_put((np.zeros(dim, dtype), np.ones(dim, dtype), np.ones((), dtype))))
+    stretch = jax.device_put(np.asarray(factor, dtype))
     values, gradients = density(starts)
     chains = as_chains(density.target, starts, values, gradients)
     kept: list[np.ndarray] = []
@@ -271,13 +273,7 @@ def _run_chains(
     for call in range(max_calls):
         if call == end:
             break
-        moved = advance(
-            density.target,
-            chains,
-            whole,
-            on_device(factor, dtype),
-            named_key(key, f"moves {call}"),
-        )
+        moved = advance(density.target, chains, whole, stretch, key, np.asarray(call))
         density.gradient_evaluations += GRADIENTS_PER_CALL
         chains = moved.chains
         kept.append(np.asarray(moved.places, float))
@@ -289,6 +285,7 @@ def _run_chains(
             if end == max_calls and agreed and call + 1 > WARM_CALLS:
                 end = min(call + 1 + kept_calls, max_calls)
             factor = covariance_factor(recent, factor)
+            stretch = jax.device_put(np.asarray(factor, dtype))
             kept, slopes = [], []
     first = len(kept) // 3 if end == max_calls else 0
     draws, gradients = np.concatenate(kept[first:]), np.concatenate(slopes[first:])
@@ -382,7 +379,7 @@ def _reweighed(
     chains = np.concatenate([_some(site.fitted, count, rng) for site, count in pairs])
     judges = np.concatenate([_some(site.choosing, count, rng) for site, count in pairs])
     score = np.mean(mixture.log_density(judges))
-    wider = 1.0 + 3.0 / np.sqrt(density.target.dim)
+    wider = 1.0 + 3.0 / np.sqrt(density.dim)
     for _ in range(_REWEIGHINGS):
         # Half of the draws come from wider components: the tails are beyond what was reached.
         wide = mixture._replace(covariances=wider * mixture.covariances)

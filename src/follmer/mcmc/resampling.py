@@ -40,18 +40,3 @@ def largest_power(log_weights: Float[np.ndarray, " draws"], room: float, effecti
         middle = 0.5 * (low + high)
         low, high = (middle, high) if share(np.exp(middle)) >= effective else (low, middle)
     return float(np.exp(low))
-
-
-def weighted_moments(
-    x: Float[np.ndarray, "draws dim"], weights: Float[np.ndarray, " draws"]
-) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "dim dim"]]:
-    """Mean and covariance of draws by normalised weights."""
-    mean = weights @ x
-    deviations = x - mean
-    return mean, (deviations.T * weights) @ deviations
-
-
-def log_mean_weight(log_weights: Float[np.ndarray, " draws"]) -> float:
-    """ln of the mean weight, the estimate of ln Z; not finite where the weights are not."""
-    with np.errstate(invalid="ignore"):
-        return float(np.logaddexp.reduce(log_weights) - np.log(log_weights.size))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -10,7 +11,6 @@ from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Chains, Wide, advance
 from follmer.mcmc.population import covariance_factor
 from follmer.mcmc.resampling import largest_power, systematic
 from follmer.targets import Density
-from follmer.tools.arrays import on_device
 from follmer.tools.keys import generator, named_key
 
 # A temperature is lowered until this share of the particles is effective.
@@ -39,20 +39,21 @@ def temper(
     tell: Callable[[str], object] = lambda line: None,
 ) -> Tempered:
     """Particles from N(mean, scale²) to the target, through wide^(1−β) target^β, β from 0 to 1."""
-    target, dtype = density.target, density.target.dtype
-    rng = generator(key, "particles")
+    target, dtype = density.target, density.dtype
+    rng, move_key = generator(key, "particles"), named_key(key, "moves")
     x = mean + scale * rng.standard_normal((num_particles, len(mean)))
     values, gradients = density(x)
     chains = as_chains(target, x, values, gradients)
-    wide = Wide(*(on_device(part, dtype) for part in (mean, scale, 0.0)))
+    parts = (np.asarray(part, dtype) for part in (mean, scale, 0.0))
+    wide = Wide(*jax.device_put(tuple(parts)))
     beta, log_evidence, calls = 0.0, 0.0, 0
 
     def moved(chains: Chains, beta: float) -> Chains:
         factor = covariance_factor(np.asarray(chains.x, float)[None], np.diag(scale))
-        tempered = wide._replace(inverse_temperature=on_device(beta, dtype))
+        tempered = wide._replace(inverse_temperature=jax.device_put(np.asarray(beta, dtype)))
         density.gradient_evaluations += num_particles * MOVES_PER_CALL * NUM_LEAPFROG
-        move_key = named_key(key, f"moves {calls}")
-        return advance(target, chains, tempered, on_device(factor, dtype), move_key).chains
+        stretch = jax.device_put(np.asarray(factor, dtype))
+        return advance(target, chains, tempered, stretch, move_key, np.asarray(calls)).chains
 
     while beta < 1.0 and calls < _MAX_TEMPERATURES:
         z = (np.asarray(chains.x, float) - mean) / scale
@@ -64,8 +65,7 @@ def temper(
         log_evidence += np.logaddexp.reduce(power * ratios) - np.log(num_particles)
         rows = systematic(rng, np.exp(power * (ratios - ratios.max())), num_particles)
         x, values, gradients = (np.asarray(part)[rows] for part in chains[:3])
-        parts = (on_device(part, dtype) for part in (x, values, gradients))
-        chains = Chains(*parts, chains.step_size)  # type: ignore[call-arg]
+        chains = Chains(*jax.device_put((x, values, gradients, chains.step_size)))
         calls += 1
         tell(f"tempering: {beta:.0%} of the way")
         chains = moved(chains, beta)

@@ -2,12 +2,14 @@
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from follmer.errors import InputError
 from follmer.objectives.problem import Problem
 from follmer.paths import Diffusion, Drift
 
@@ -22,6 +24,23 @@ class AbstractObjective(eqx.Module):
     def has_memory(self) -> bool:
         """Whether it learns from a memory; then `init` and `refresh` make and renew it."""
         return False
+
+    def check(self, process: Any) -> None:
+        """An error where a process cannot be trained by this objective."""
+        if not self.has_memory:
+            return
+        if process.has_statistics:
+            raise InputError(
+                "a drift with BatchNorm cannot be trained by an objective with a memory.",
+                cause="its statistics are over paths at one time; a memory mixes times",
+                hint="drift='mlp', or objective='stl', 'det', 'relative_entropy', 'log_variance'",
+            )
+        if process.reference is not None:
+            raise InputError(
+                "objectives that learn from a memory cannot be trained against a reference.",
+                cause="they take the bridges of Brownian motion for those of the reference",
+                hint="'stl', 'det', 'relative_entropy' or 'log_variance'",
+            )
 
     def gradient_evaluations(self, iterations: int, num_paths: int, per_path: int) -> int:
         """Gradients of the target in so much training, of which the drift takes some `per_path`."""

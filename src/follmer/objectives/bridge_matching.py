@@ -1,12 +1,12 @@
 """Bridge matching: the mass-covering objective, learned from draws of the target."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.mcmc import hmc
@@ -95,7 +95,7 @@ class BridgeMatching(AbstractObjective):
         log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
         weights = jax.nn.softmax(log_weights)
         # One huge weight must not fill the memory: weights are cut at 1/√n (Ionides, 2008).
-        weights = jnp.minimum(weights, 1.0 / np.sqrt(self.refresh_paths))
+        weights = jnp.minimum(weights, 1.0 / math.sqrt(self.refresh_paths))
         weights = weights / jnp.sum(weights)
         picked = jax.random.choice(pick_key, self.refresh_paths, (self.refresh_paths,), p=weights)
         effective = 1.0 / jnp.sum(weights**2)
@@ -134,5 +134,5 @@ class BridgeMatching(AbstractObjective):
 
 def _log_score(move: Move, mean: Float[Array, " dim"], variance: Array) -> Float[Array, ""]:
     """E over N(mean, variance) of ln N(·|shift, scale²), constants aside."""
-    scale = jnp.ones(()) if move.scale is None else move.scale
+    scale = jnp.ones_like(mean) if move.scale is None else move.scale
     return -jnp.sum(0.5 * (variance + (mean - move.shift) ** 2) / scale**2 + jnp.log(scale))

@@ -4,6 +4,7 @@ For every number of steps, with q the simulated chain and p the reference chain 
 E_q[ f(x_k) p(path)/q(path) ] = ∫ f(x) N(x|0,γI) dx exactly: the discretisation has no bias.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -76,7 +77,7 @@ class Diffusion(NamedTuple):
 
     def log_reference(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """ln N(x | 0, γI), the reference's law at time 1."""
-        constant = np.log(2 * np.pi * self.gamma)
+        constant = math.log(2 * math.pi * self.gamma)
         if self.weights is None:
             return -0.5 * (jnp.sum(x**2) / self.gamma + self.dim * constant)
         return -0.5 * self.total(x**2 / self.gamma + constant)

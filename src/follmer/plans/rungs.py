@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -17,13 +18,12 @@ from follmer.posterior.samplers import MixtureFlow
 from follmer.process import process_options
 from follmer.targets import Affine
 from follmer.targets.affine import diagonal, from_covariance
-from follmer.tools.arrays import on_device
 from follmer.tools.keys import generator, named_key
 
 Rung = Callable[[Survey, PRNGKeyArray], Plan]
 
 # Numbers of components that mixtures are filled up to.
-_SIZES = (1, 32, 128, 512)
+_SIZES = (1, 64, 512)
 # Draws that a flow of several modes learns from.
 _NUM_DRAWS = 4096
 
@@ -73,7 +73,7 @@ def flow(survey: Survey, key: PRNGKeyArray) -> Plan:
     several = population is not None and len(population.sites[0].mixture.shares) > 1
     if population is not None and (several or len(population.sites) > 1):
         draws = population.draws(_NUM_DRAWS, generator(key, "draws"))
-        learned = on_device(affine.inverse_rows(draws), target.dtype)
+        learned = jax.device_put(np.asarray(affine.inverse_rows(draws), target.dtype))
         why = f"{survey.modes}: learned from draws of chains"
         return Plan("flow", target.whitened(affine), {"learning_rate": 5e-3}, why, None, learned)
     settings = survey.policy.flow_settings(target.dim, target.gradient_cost)
@@ -85,7 +85,7 @@ def explore(survey: Survey, key: PRNGKeyArray) -> Plan:
     """A flow that learns from tempered particles, whatever the number of modes."""
     tempered = survey.tempered
     affine = _covering(tempered.particles, survey.target.dtype)
-    draws = on_device(affine.inverse_rows(tempered.particles), survey.target.dtype)
+    draws = jax.device_put(np.asarray(affine.inverse_rows(tempered.particles), survey.target.dtype))
     why = (
         f"explored by tempered SMC ({len(tempered.particles)} particles, "
         f"{tempered.temperatures} temperatures"

@@ -4,6 +4,7 @@ The joint mode would mislead: p(θ|τ) is unbounded where locals and their sprea
 """
 
 import functools
+import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError
-from follmer.mcmc.climbs import climb as climb_rows
+from follmer.mcmc.modes import climb as climb_rows
 from follmer.plans.plan import Plan
 from follmer.plans.survey import Survey
 from follmer.targets import AbstractTarget, Affine, StructuredTarget
@@ -175,4 +176,4 @@ def _local_evidence(
     mode += root.T @ (root @ gradient)
     root = inverse_root(-derivatives(log_density, y, row, mode)[1], _LEAST_CURVATURE)
     log_det = jnp.sum(jnp.log(jnp.diag(root)))
-    return log_density(mode, y, row) + 0.5 * len(mode) * np.log(2 * np.pi) + log_det
+    return log_density(mode, y, row) + 0.5 * len(mode) * math.log(2 * math.pi) + log_det

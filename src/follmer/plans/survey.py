@@ -84,6 +84,13 @@ class Survey:
             return self._from_particles()
         return found
 
+    @property
+    def population_to_compare(self) -> Population | None:
+        """The population, unless nothing has asked for it yet and it would take a tempering."""
+        if "population" in vars(self) or not self.modes.are_countless:
+            return self.population
+        return None
+
     @functools.cached_property
     def affine(self) -> Affine:
         """Coordinates in which the population, or the Gaussian at the mode, is near N(0, I)."""

@@ -19,7 +19,6 @@ from follmer.posterior.structured import StructuredFlow, flow_of
 from follmer.process import Process
 from follmer.targets import AbstractTarget, Affine, as_any_target, as_target, data_digest
 from follmer.tools import storage
-from follmer.tools.arrays import on_device
 from follmer.tools.trees import from_arrays
 
 
@@ -54,23 +53,8 @@ def load(
         )
     if header["sampler"] not in _REBUILD:
         raise FileError(f"{path} holds a sampler {header['sampler']!r} unknown to this follmer.")
-    settings = header["settings"]
-    if settings.get("reference"):
-        settings["reference_drift"] = settings["reference"]["drift"]
     own = {"drift": drift, "grid": grid, "reference_drift": reference_drift}
-    for name, value in own.items():
-        if settings.get(name) == "custom" and value is None:
-            raise FileError(
-                f"{path} was saved with a {name} of your own, which is code and not in the file.",
-                hint=f"follmer.load(path, target, {name}=…)",
-            )
-        if value is not None and settings.get(name) != "custom":
-            raise InputError(
-                f"{path} was not saved with a {name} of your own.",
-                hint=f"follmer.load(path, target) without {name}=",
-            )
-        if value is not None:
-            settings[name] = value
+    settings = _with_own_code(path, header["settings"], own)
     coordinates = _coordinates(path, target, arrays)
     sampler = _REBUILD[header["sampler"]](coordinates, settings, arrays)
     prefix = "history_"
@@ -88,6 +72,27 @@ def load(
         header["gradient_evaluations"],
         tuple(Attempt(**attempt) for attempt in header["plan"]),
     )
+
+
+def _with_own_code(path: Path, settings: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the user's drifts and grid in place of "custom"."""
+    settings = dict(settings)
+    if settings.get("reference"):
+        settings["reference_drift"] = settings["reference"]["drift"]
+    for name, value in own.items():
+        if settings.get(name) == "custom" and value is None:
+            raise FileError(
+                f"{path} was saved with a {name} of your own, which is code and not in the file.",
+                hint=f"follmer.load(path, target, {name}=…)",
+            )
+        if value is not None and settings.get(name) != "custom":
+            raise InputError(
+                f"{path} was not saved with a {name} of your own.",
+                hint=f"follmer.load(path, target) without {name}=",
+            )
+        if value is not None:
+            settings[name] = value
+    return settings
 
 
 def _coordinates(
@@ -110,7 +115,7 @@ def _affine(target: AbstractTarget, arrays: dict[str, np.ndarray]) -> Affine | N
     parts = [arrays[name] for name in sorted(arrays) if name.startswith("affine")]
     if not parts:
         return None
-    return Affine(*(on_device(part, target.dtype) for part in parts))
+    return Affine(*(jax.device_put(np.asarray(part, target.dtype)) for part in parts))
 
 
 def _rebuild_flow(

@@ -1,7 +1,7 @@
 """What the rest of the library asks of a target."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,6 +28,7 @@ class AbstractTarget(ByIdentity):
     Whatever is compiled for one target serves every other of the same functions and shapes.
     """
 
+    has_locals: ClassVar[bool] = False  # whether every data point has a variable of its own
     space: eqx.AbstractVar[Any]  # the parameters and their names
     data: eqx.AbstractVar[PyTree]
     num_data: eqx.AbstractVar[int | None]
@@ -74,11 +75,6 @@ class AbstractTarget(ByIdentity):
     def describe(self) -> Any:
         """A JSON-able fingerprint of the parameters, kept in saved files."""
         return self.space.describe()
-
-    @property
-    def has_locals(self) -> bool:
-        """Whether every data point has a variable of its own."""
-        return self.layout.local_dim > 0
 
     def dim_with(self, batch: PyTree) -> int:
         """The coordinates that a batch takes: all, whatever the batch."""

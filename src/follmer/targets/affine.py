@@ -3,11 +3,10 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-
-from follmer.tools.arrays import on_device
 
 
 class Affine(eqx.Module):
@@ -73,8 +72,8 @@ def diagonal(mean: Any, scale: Any, dtype: Any) -> Affine:
     """x = mean + scale ∘ z."""
     mean, scale = np.asarray(mean), np.asarray(scale)
     return Affine(
-        on_device(mean, dtype),
-        on_device(scale, dtype),
+        jax.device_put(np.asarray(mean, dtype)),
+        jax.device_put(np.asarray(scale, dtype)),
         jnp.zeros((len(mean), 0), dtype),
         jnp.zeros(0, dtype),
     )
@@ -87,7 +86,9 @@ def from_covariance(mean: Any, covariance: Any, dtype: Any) -> Affine:
     values, basis = np.linalg.eigh(covariance / np.outer(scale, scale))
     # Rounding may leave eigenvalues of a singular correlation at or below zero.
     stretch = np.sqrt(np.maximum(values, values[-1] * len(values) * np.finfo(float).eps))
-    return Affine(*(on_device(part, dtype) for part in (mean, scale, basis, stretch)))
+    return Affine(
+        *(jax.device_put(np.asarray(part, dtype)) for part in (mean, scale, basis, stretch))
+    )
 
 
 def from_factor(mean: Any, factor: Any, dtype: Any) -> Affine:

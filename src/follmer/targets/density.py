@@ -19,6 +19,7 @@ class Density:
 
     def __init__(self, target: AbstractTarget):
         self.target = target
+        self.dim, self.dtype = target.dim, target.dtype
         self.gradient_evaluations = 0
         self._at_once = _AT_ONCE if target.gradient_cost <= _EXPENSIVE else _FEW_AT_ONCE
 
@@ -32,7 +33,7 @@ class Density:
         self.gradient_evaluations += count
         # Filled up by the last point, so that any number of points takes one program.
         rows = np.minimum(np.arange(-(-count // size) * size), count - 1)
-        blocks = np.asarray(x, self.target.dtype)[rows].reshape(-1, size, self.target.dim)
+        blocks = np.asarray(x, self.dtype)[rows].reshape(-1, size, self.dim)
         parts = [values_and_gradients(self.target, block) for block in blocks]
         values, gradients = (np.concatenate(column) for column in zip(*parts, strict=True))
         return values[:count].astype(float), gradients[:count].astype(float)

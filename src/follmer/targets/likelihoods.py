@@ -1,6 +1,7 @@
 """How y scatters around a network's outputs: normal noise, classes, counts."""
 
 import abc
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -81,7 +82,7 @@ class Normal(AbstractLikelihood):
 
     def log_prior(self, sd: Float[Array, ""]) -> Float[Array, ""]:
         """Of an inferred noise: half-normal."""
-        return norm.logpdf(sd, 0.0, self.sd_scale) + np.log(2.0)
+        return norm.logpdf(sd, 0.0, self.sd_scale) + math.log(2.0)
 
     @property
     def _known_sd(self) -> Any:

@@ -115,7 +115,9 @@ def _cholesky(matrix: Float[Array, "local local"]) -> Float[Array, "local local"
     """
     columns: list[Array] = []
     for j in range(len(matrix)):
-        rest = matrix[:, j] - sum((column * column[j] for column in columns), jnp.zeros(()))
+        rest = matrix[:, j] - sum(
+            (column * column[j] for column in columns), jnp.zeros((), matrix.dtype)
+        )
         rest = jnp.where(np.arange(len(matrix)) < j, 0.0, rest)
         columns.append(rest / jnp.sqrt(rest[j]))
     return jnp.stack(columns, axis=1)
@@ -125,7 +127,7 @@ def _inverse(lower: Float[Array, "local local"]) -> Float[Array, "local local"]:
     """Of a lower triangular matrix, by forward substitution."""
     rows: list[Array] = []
     for i, unit in enumerate(np.eye(len(lower))):
-        known = sum((lower[i, j] * row for j, row in enumerate(rows)), jnp.zeros(()))
+        known = sum((lower[i, j] * row for j, row in enumerate(rows)), jnp.zeros((), lower.dtype))
         rows.append((jnp.asarray(unit, lower.dtype) - known) / lower[i, i])
     return jnp.stack(rows)
 

@@ -1,8 +1,9 @@
 """Models with global variables Φ and one local variable θ_i per data point, θ_i ⫫ θ_j | Φ."""
 
 import functools
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -54,6 +55,7 @@ class StructuredTarget(AbstractTarget):
     - `constraints`: {"global": …, "local": …}, each as for `Target`; either may be left out.
     """
 
+    has_locals: ClassVar[bool] = True
     space: StructuredSpace
     data: Rows
     num_data: int = eqx.field(static=True)
@@ -380,7 +382,7 @@ class StructuredTarget(AbstractTarget):
         def evidence(y: Float[Array, " global"]) -> Float[Array, ""]:
             placement = follow(frame, log_local, y, y - centre, row)
             value = log_local(placement.mean, y, row) + placement.log_det
-            return value + 0.5 * self.local_dim * np.log(2 * np.pi)
+            return value + 0.5 * self.local_dim * math.log(2 * math.pi)
 
         return Tangent(*jax.value_and_grad(evidence)(centre))
 

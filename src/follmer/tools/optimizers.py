@@ -23,10 +23,15 @@ def as_optimizer(
             f"optimizer is {type(optimizer).__name__}, not an Optax optimiser.",
             hint="optimizer=optax.adam(1e-3), called with its rate",
         )
-    if not callable(learning_rate):
-        peak = positive_float("learning_rate", learning_rate)
-        learning_rate = optax.cosine_decay_schedule(peak, num_iterations)
-    return optax.adam(learning_rate)
+    rate = as_rate(learning_rate)
+    return optax.adam(rate if callable(rate) else optax.cosine_decay_schedule(rate, num_iterations))
+
+
+def as_rate(learning_rate: Any) -> float | optax.Schedule:
+    """A positive number, or the schedule as it is."""
+    if callable(learning_rate):
+        return learning_rate
+    return positive_float("learning_rate", learning_rate)
 
 
 def guarded(
