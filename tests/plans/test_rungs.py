@@ -122,10 +122,19 @@ def test_the_mixture_covers_far_modes(key):
     assert "2 modes" in plan.why
 
 
-def test_without_a_population_there_is_no_mixture(gaussian, key):
-    expensive = replaced(gaussian, gradient_cost=1e12)
+def test_without_a_population_the_curvature_at_the_mode_serves(gaussian, key):
+    survey = Survey(replaced(gaussian, gradient_cost=1e12), key)
+    assert survey.population is None
+    plan = mixture(survey, key)
+    assert "one Gaussian by its curvature" in plan.why
+    _, log_weights = draw(plan.sampler, key_rows(key, 64), None)
+    assert np.ptp(np.asarray(log_weights)) < 0.01
+
+
+def test_without_a_mode_there_is_no_mixture(key):
+    nowhere = Target(lambda x: jnp.sum(x) * jnp.nan, like=jnp.zeros(2))
     with pytest.raises(UnreachableError):
-        mixture(Survey(expensive, key), key)
+        mixture(Survey(nowhere, key), key)
 
 
 def test_several_modes_are_learned_from_draws_and_one_from_paths(gaussian, key):

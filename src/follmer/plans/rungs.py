@@ -31,10 +31,10 @@ _NUM_DRAWS = 4096
 def mixture(survey: Survey, key: PRNGKeyArray) -> Plan:
     """The Föllmer process of a Gaussian mixture fitted to the population: nothing is trained."""
     population = survey.population
-    if population is None:
-        raise UnreachableError("there is no population of draws to fit a mixture to")
+    if population is None and len(survey.modes.x) == 0:
+        raise UnreachableError("there are no draws to fit a mixture to, and no mode")
     affine, target = survey.affine, survey.target
-    found = population.mixture
+    found = survey.gaussian if population is None else population.mixture
     means = affine.inverse_rows(found.means)
     roots = np.stack([safe_cholesky(one) for one in found.covariances])
     # A factor has no mean: rows of its transpose are differences of points.
@@ -46,7 +46,8 @@ def mixture(survey: Survey, key: PRNGKeyArray) -> Plan:
     shares, means, lower = _padded(found.shares, means, lower)
     sampler = MixtureFlow(whitened, GaussianMixture(shares, means, lower, target.dtype))
     shape = "one Gaussian" if count == 1 else f"a mixture of {count} Gaussians"
-    return Plan("mixture", whitened, {}, f"{survey.modes}: {shape} fitted to chains", sampler)
+    how = "by its curvature" if population is None else "fitted to chains"
+    return Plan("mixture", whitened, {}, f"{survey.modes}: {shape} {how}", sampler)
 
 
 def _padded(

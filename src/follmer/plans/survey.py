@@ -70,7 +70,9 @@ class Survey:
     @functools.cached_property
     def population(self) -> Population | None:
         """Draws by Markov chains; None where gradients are too expensive, or nothing was found."""
-        calls = self.policy.num_calls(self.target.gradient_cost, GRADIENTS_PER_CALL)
+        # A move takes a gradient, and two products with a dense factor.
+        cost = self.target.gradient_cost + 4.0 * self.target.dim**2
+        calls = self.policy.num_calls(cost, GRADIENTS_PER_CALL)
         if calls == 0 or self.target.dim > self.policy.max_dense:
             return None
         if self.modes.are_countless and self.target.dim <= self.policy.max_explored:
