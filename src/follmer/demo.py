@@ -86,7 +86,7 @@ def _check_picture(out: Path, kinds: Iterable[str]) -> None:
 
 
 def _fit_and_tell(target: Target, fit_key: Array, summary_key: Array) -> Posterior:
-    posterior = fit(target, key=fit_key, num_iterations=1000)
+    posterior = fit(target, key=fit_key)
     print(posterior.summary(key=summary_key))
     return posterior
 
@@ -123,7 +123,7 @@ def _draw(
     """Draws over contours of the density at the parameters that `theta` makes of two numbers."""
 
     def log_density(point: Float[Array, " 2"]) -> Float[Array, ""]:
-        # The target of a posterior may be whitened: its own coordinates are not the parameters.
+        # Constrained parameters are not the target's own coordinates.
         return target.log_density(target.unconstrain(theta(point)))
 
     first, second = (np.linspace(low, high, 150) for low, high in corners)

@@ -119,9 +119,9 @@ def test_no_two_consumers_of_a_default_fit_get_the_same_key(key, monkeypatch):
     used = collections.Counter()
     generator, draw_rows = keys.generator, keys.key_rows
 
-    def record(name, given):
+    def record(name, given, call=0):
         data = tuple(np.asarray(jax.random.key_data(given)).ravel().tolist())
-        used[(name, data)] += 1
+        used[(name, (data, call))] += 1
 
     def recording_generator(given, name):
         if name != "rows":  # these are recorded as such
@@ -149,10 +149,10 @@ def test_no_two_consumers_of_a_default_fit_get_the_same_key(key, monkeypatch):
         function = getattr(module, name)
 
         def recording(*given, function=function, name=name, **named):
-            is_key = [isinstance(one, jax.Array) and is_typed_key(one) for one in given]
-            # Training folds one key by the iteration: it may come again.
-            if name != "_advance":
-                record(name, given[is_key.index(True)])
+            place = [isinstance(one, jax.Array) and is_typed_key(one) for one in given].index(True)
+            # Moves fold one key by the number of the call, training by the iteration.
+            call = {"advance": lambda: given[place + 1], "_advance": lambda: given[1].iteration}
+            record(name, given[place], int(call.get(name, lambda: 0)()))
             return function(*given, **named)
 
         monkeypatch.setattr(module, name, recording)
@@ -161,7 +161,7 @@ def test_no_two_consumers_of_a_default_fit_get_the_same_key(key, monkeypatch):
     posterior = fit(target, key=key, num_iterations=20, chunk_size=10, progress=False)
     assert [attempt.rung for attempt in posterior.plan] == ["mixture", "flow"]
     posterior.sample(8, key=key)
-    assert len(used) > 20
+    assert len(used) > 40
     data = collections.Counter(data for _, data in used.elements())
     repeated = {name: count for (name, key_data), count in used.items() if data[key_data] > 1}
     assert not repeated
@@ -172,3 +172,11 @@ def test_an_nsfs_is_one_rung(gaussian, key):
     posterior = fit(algorithm, key=key, progress=False, audit=False)
     assert [attempt.rung for attempt in posterior.plan] == ["given"]
     assert posterior.notes == ()
+
+
+def test_no_key_is_used_twice_on_the_device(gaussian, key, monkeypatch):
+    refuse_first(monkeypatch)
+    with jax.debug_key_reuse(True):
+        posterior = fit(gaussian, key=key, num_iterations=20, chunk_size=10, progress=False)
+        posterior.sample(8, key=jax.random.key(1))
+    assert [attempt.rung for attempt in posterior.plan] == ["mixture", "flow"]

@@ -9,7 +9,7 @@ import pytest
 
 import follmer
 from follmer.drifts import DRIFTS
-from follmer.judging.diagnostics import diagnose
+from follmer.judging import diagnose
 from follmer.objectives import OBJECTIVES
 from follmer.paths import GRIDS, STEPS
 from scenarios import SCENARIOS, truth

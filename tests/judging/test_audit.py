@@ -25,7 +25,7 @@ def far_from_origin(offset):
 
 @pytest.fixture
 def draws(key):
-    return jax.random.normal(key, (64, 3), jnp.float32)
+    return np.asarray(jax.random.normal(key, (64, 3), jnp.float32))
 
 
 def test_rounding_is_measured(draws, key):
@@ -45,7 +45,7 @@ def test_a_sound_density_is_not(draws, key):
 @pytest.mark.usefixtures("x64")
 def test_double_precision_is_never_blamed(key):
     target = Target(lambda x: -0.5 * jnp.sum(x**2), like=jnp.zeros(3))
-    assert precision_note(target, jax.random.normal(key, (8, 3)), key) is None
+    assert precision_note(target, np.asarray(jax.random.normal(key, (8, 3))), key) is None
 
 
 DIM = 5

@@ -149,7 +149,10 @@ NUM_FITS = 40
 
 
 def resampled(target, key):
-    """Draws by a small flow, trained as it is: no search for its settings in every simulation."""
+    """Draws by a small flow, trained as it is: no search for its settings in every simulation.
+
+    Targets differ in their data alone (`with_data`), so that all but the first compile nothing.
+    """
     fit_key, draw_key = jax.random.split(key)
     posterior = follmer.fit(follmer.NSFS(target, **SMALL), key=fit_key, check=False, progress=False)
     return posterior.resample(NUM_DRAWS, key=draw_key)
@@ -157,16 +160,17 @@ def resampled(target, key):
 
 @pytest.mark.slow
 def test_follmer_is_calibrated_on_a_conjugate_model():
+    target = follmer.Target(
+        log_prior=lambda theta: jnp.sum(jax.scipy.stats.norm.logpdf(theta["location"])),
+        log_likelihood=lambda theta, rows: jnp.sum(
+            jax.scipy.stats.norm.logpdf(rows, theta["location"]), axis=1
+        ),
+        data=jnp.zeros((NUM_DATA, 2)),
+        like={"location": jnp.zeros(2)},
+    )
+
     def fit(data, key):
-        target = follmer.Target(
-            log_prior=lambda theta: jnp.sum(jax.scipy.stats.norm.logpdf(theta["location"])),
-            log_likelihood=lambda theta, rows: jnp.sum(
-                jax.scipy.stats.norm.logpdf(rows, theta["location"]), axis=1
-            ),
-            data=data,
-            like={"location": jnp.zeros(2)},
-        )
-        return resampled(target, key)
+        return resampled(target.with_data(data), key)
 
     found = sbc(simulate, fit, key=jax.random.key(5), num_simulations=NUM_FITS)
     assert found.passed(), found.summary()
@@ -182,14 +186,15 @@ def test_follmer_is_calibrated_on_a_logistic_model():
         labels = jax.random.bernoulli(label_key, jax.nn.sigmoid(columns @ weights))
         return weights, jnp.where(labels, 1.0, -1.0)
 
+    target = follmer.Target(
+        log_prior=lambda w: jnp.sum(jax.scipy.stats.norm.logpdf(w)),
+        log_likelihood=lambda w, rows: jax.nn.log_sigmoid(rows[1] * (rows[0] @ w)),
+        data=(columns, jnp.ones(30)),
+        like=jnp.zeros(2),
+    )
+
     def fit(signs, key):
-        target = follmer.Target(
-            log_prior=lambda w: jnp.sum(jax.scipy.stats.norm.logpdf(w)),
-            log_likelihood=lambda w, rows: jax.nn.log_sigmoid(rows[1] * (rows[0] @ w)),
-            data=(columns, signs),
-            like=jnp.zeros(2),
-        )
-        return resampled(target, key)
+        return resampled(target.with_data((columns, signs)), key)
 
     found = sbc(simulate_labels, fit, key=jax.random.key(7), num_simulations=NUM_FITS)
     assert found.passed(), found.summary()

@@ -152,8 +152,11 @@ def precision_note(target: AbstractTarget, x: np.ndarray, key: PRNGKeyArray) -> 
 
 def rounding_noise(
     target: AbstractTarget, x: Float[Array | np.ndarray, "draws dim"], key: PRNGKeyArray
-) -> Float[np.ndarray, " draws"]:
-    """The standard deviation of the log density's rounding, by third differences along lines."""
+) -> Float[np.ndarray, " lines"]:
+    """The standard deviation of the log density's rounding along lines from the first draws.
+
+    By third differences: all that is smooth is gone.
+    """
     direction = normals(key, "directions", x.shape) * np.std(x, axis=0)
     direction /= np.sqrt(x.shape[1])
     steps = _STEP * np.arange(_LINE)

@@ -72,8 +72,8 @@ def diagonal(mean: Any, scale: Any, dtype: Any) -> Affine:
     """x = mean + scale ∘ z."""
     mean, scale = np.asarray(mean), np.asarray(scale)
     return Affine(
-        jax.device_put(np.asarray(mean, dtype)),
-        jax.device_put(np.asarray(scale, dtype)),
+        jax.device_put(np.array(mean, dtype)),
+        jax.device_put(np.array(scale, dtype)),
         jnp.zeros((len(mean), 0), dtype),
         jnp.zeros(0, dtype),
     )
