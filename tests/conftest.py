@@ -41,6 +41,13 @@ def offline(tmp_path_factory):
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forgotten_programs():
+    """Thousands of targets would fill the process's memory maps: programs go with their module."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def key():
     return jax.random.key(0)

@@ -56,6 +56,8 @@ def test_weights_beside_a_good_audit(change, verdict, advice):
 
 BY_AUDIT = {
     "close": ({}, TRUSTWORTHY, "used as they are"),
+    "crossed within noise": ({"eubo": -0.17}, TRUSTWORTHY, "used as they are"),
+    "crossed": ({"eubo": -0.19}, NO_PROOF, "have not covered"),
     "bounds apart": ({"eubo": 0.3}, USE_WEIGHTS, "expectation.*resample"),
     "far within noise": ({"eubo": 3.5, "eubo_se": 0.3}, USE_WEIGHTS, "expectation.*resample"),
     "far": ({"eubo": 3.5, "eubo_se": 0.2}, DO_NOT_USE, "hardly reaches.*num_iterations"),

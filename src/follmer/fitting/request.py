@@ -79,7 +79,9 @@ class Request(NamedTuple):
         options = {name: known[name] for name in (known if self.is_given else self.options)}
         if isinstance(self.reference, Posterior):
             options["reference"] = self.reference.sampler.describe()
-        named = self.precondition if isinstance(self.precondition, str) else "given"
+        # A map of the user's own is told apart by its numbers.
+        is_name = isinstance(self.precondition, str)
+        named = self.precondition if is_name else f"given {data_digest(self.precondition)[:16]}"
         return {
             "options": {**options, "precondition": named},
             "space": self.target.describe(),

@@ -80,7 +80,9 @@ class Limits(NamedTuple):
     # Nats between the bounds on ln Z, KL(q‖p) + KL(p‖q), up to which plain draws can be used: a
     # total variation of at most .16 (Pinsker's inequality on both halves).
     close: float = 0.1
-    # The same, from which mass is missing.
+    # Nats, and three standard errors, by which the bounds may have crossed.
+    crossed: float = 0.1
+    # Nats between ln Z and its upper bound from which mass is missing.
     far: float = 3.0
     # Share from which, given the globals, a local's draws resemble its posterior.
     alike: float = 0.5
@@ -149,6 +151,12 @@ def _judge_audited(found: Diagnostics, audit: Audit, limits: Limits) -> Judgemen
             Verdict.NO_PROOF,
             "the Markov chains that the draws are compared with do not agree with each other: "
             "other coordinates, or a longer run (max_seconds=)",
+        )
+    if found.elbo - audit.eubo > limits.crossed + 3.0 * audit.eubo_se:
+        return Judgement(
+            Verdict.NO_PROOF,
+            "the upper bound on ln Z is below the lower one, so the Markov chains have not covered "
+            "the posterior: a longer run, or precondition='explore'",
         )
     if _is_close(found, audit, limits):
         return Judgement(

@@ -16,7 +16,7 @@ NUM_STARTS = 64
 FARTHEST = 1e3
 # Rounds in all. More are made for as long as this share of climbs ends in modes seen only once: the
 # chance that another climb finds a new one (Good & Turing; Good 1953).
-_MAX_ROUNDS, _UNSEEN = 40, 0.004
+_MAX_ROUNDS, _UNSEEN = 40, 0.001
 # Starts of later rounds are this many times as spread as the modes found so far.
 _WIDER = 1.5
 # A mode so many nats below the best, and more for each coordinate, cannot hold any mass.
@@ -54,7 +54,7 @@ class Arrival(NamedTuple):
 
 
 # Of many climbs the slowest few are not waited for until it matters.
-ROUGHLY, NEARLY, FINELY = Arrival(0.5, 2, 0.125), Arrival(1e-4, 4, 0.125), Arrival(1e-5, 6, 0.0)
+ROUGHLY, NEARLY, FINELY = Arrival(1.0, 1, 0.25), Arrival(1e-3, 2, 0.25), Arrival(1e-5, 6, 0.0)
 
 
 class Modes(NamedTuple):
