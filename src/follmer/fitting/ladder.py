@@ -21,6 +21,7 @@ from follmer.posterior.posterior import Attempt, Posterior
 from follmer.posterior.structured import flow_of
 from follmer.targets import as_target
 from follmer.tools.keys import named_key
+from follmer.tools.programs import tidy
 
 
 class _Reached(NamedTuple):
@@ -41,6 +42,7 @@ def climb_ladder(
     audit: bool,
 ) -> Posterior:
     """Plan, train and judge on each rung in turn; the best posterior, and what was tried."""
+    tidy()
     survey = Survey(request.target, named_key(key, "survey"), progress=schedule.progress)
     resumed = None if saved is None else saved.progressed(request.target)
     attempts = () if resumed is None else resumed.attempts

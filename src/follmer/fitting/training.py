@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from follmer.judging import ess_fraction
 from follmer.nsfs import NSFS, Info, State
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, draw
 from follmer.tools.keys import KeyRows, as_keys, key_rows, named_key, named_keys
+from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar, Pace
 
 # Steps in a row without a finite gradient before training is given up.
@@ -149,12 +149,12 @@ class _Loop:
         return float(log_weights.mean()), se, ess_fraction(log_weights)
 
 
-@eqx.filter_jit
+@compiled
 def _init(algorithm: NSFS, key: PRNGKeyArray) -> State:
     return algorithm.init(key)
 
 
-@eqx.filter_jit
+@compiled
 def _advance(
     algorithm: NSFS, state: State, key: PRNGKeyArray, count: Int[Array, ""], capacity: int
 ) -> tuple[State, Info]:
@@ -187,7 +187,7 @@ def _info_types(algorithm: NSFS) -> list[Any]:
     return [bool if name == "skipped" else dtype for name in Info._fields]
 
 
-@eqx.filter_jit
+@compiled
 def _with_statistics(algorithm: NSFS, state: State, key: PRNGKeyArray) -> State:
     batch_key, path_key = named_keys(key, "batch", "paths")
     size = algorithm.batch_size
@@ -196,7 +196,7 @@ def _with_statistics(algorithm: NSFS, state: State, key: PRNGKeyArray) -> State:
     return state._replace(average=average)
 
 
-@eqx.filter_jit
+@compiled
 def _weigh_by_batches(algorithm: NSFS, state: State, rows: KeyRows) -> Array:
     def log_weight(key: PRNGKeyArray) -> Array:
         # A batch for every path: their noise is then part of the standard error.

@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
+from follmer.tools.programs import compiled
 
 # Leapfrog steps of a move.
 NUM_LEAPFROG = 10
@@ -74,7 +74,7 @@ class Moved(NamedTuple):
     acceptance: Float[Array, ""]
 
 
-@eqx.filter_jit
+@compiled
 def advance(
     target: AbstractTarget,
     chains: Chains,

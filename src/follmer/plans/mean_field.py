@@ -1,6 +1,5 @@
 """More dimensions than covariances can be made for: independent coordinates around a point."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from follmer.plans.survey import Survey
 from follmer.targets import AbstractTarget, as_target
 from follmer.targets.affine import diagonal
 from follmer.tools.keys import named_key, normals
+from follmer.tools.programs import compiled
 
 # Gradients at random signs by which scales are told, and how often.
 _PROBES, _REFINEMENTS = 8, 4
@@ -95,7 +95,7 @@ def probed_widths(
     return widths
 
 
-@eqx.filter_jit
+@compiled
 def _probed_precision(
     target: AbstractTarget,
     point: Float[Array, " dim"],
@@ -109,7 +109,7 @@ def _probed_precision(
     return jnp.mean(jax.lax.map(one, signs), axis=0)
 
 
-@eqx.filter_jit
+@compiled
 def descend(
     target: AbstractTarget,
     start: Float[Array, " dim"],

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -14,6 +13,7 @@ from follmer.plans.plan import Plan
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow
 from follmer.targets import AbstractTarget, Target, as_target
+from follmer.tools.programs import compiled
 
 # Nats, and share of the log density's size, by which two equal priors may differ.
 _ROUNDING, _RELATIVE_ROUNDING = 1e-2, 1e-4
@@ -69,6 +69,6 @@ def _check_prior(
         )
 
 
-@eqx.filter_jit
+@compiled
 def _log_priors(target: Target, x: Float[Array, "draws dim"]) -> Float[Array, " draws"]:
     return jax.vmap(target.log_prior_density)(x)

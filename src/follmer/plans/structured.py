@@ -22,6 +22,7 @@ from follmer.targets.affine import from_covariance
 from follmer.targets.data import take
 from follmer.targets.local import LocalLogDensity, climb, derivatives, inverse_root
 from follmer.tools.keys import generator
+from follmer.tools.programs import compiled
 
 # Data points from which the globals are located first, and that are seen at once.
 _ROWS_AT_ONCE = 1024
@@ -124,12 +125,12 @@ class _Marginal:
         return value, gradient
 
 
-@eqx.filter_jit
+@compiled
 def _of_globals(target: StructuredTarget, y: Float[Array, " global"]) -> tuple[Array, Array]:
     return jax.value_and_grad(target.free_log_densities()[1])(y)
 
 
-@eqx.filter_jit
+@compiled
 def _of_rows(
     target: StructuredTarget, y: Float[Array, " global"], rows: PyTree, starts: Array
 ) -> tuple[Array, Array]:

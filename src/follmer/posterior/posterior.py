@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +35,7 @@ from follmer.targets.space import named_leaves
 from follmer.tools import storage
 from follmer.tools.checks import as_key, positive_int
 from follmer.tools.keys import generator, named_key
+from follmer.tools.programs import compiled
 from follmer.tools.trees import to_arrays
 
 if TYPE_CHECKING:
@@ -378,7 +378,7 @@ class Posterior:
         return self.sampler.sample(count, as_key(key), num_steps, progress=self.progress)
 
 
-@eqx.filter_jit
+@compiled
 def _constrain(target: AbstractTarget, x: Float[Array, "draws dim"], batch: PyTree) -> PyTree:
     if not target.has_locals:
         return jax.vmap(target.constrain)(x)
@@ -387,6 +387,6 @@ def _constrain(target: AbstractTarget, x: Float[Array, "draws dim"], batch: PyTr
     return jax.lax.map(lambda x: target.constrain(x, batch), x, batch_size=at_once)
 
 
-@eqx.filter_jit
+@compiled
 def _parameters(target: AbstractTarget, x: Float[Array, "draws dim"]) -> PyTree:
     return jax.vmap(as_target(target).parameters)(x)

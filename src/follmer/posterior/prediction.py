@@ -14,6 +14,7 @@ from follmer.errors import InputError
 from follmer.targets import Predictive, Target
 from follmer.targets.predictive import as_rows
 from follmer.tools.checks import fraction, positive_int
+from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar
 
 # Below this many rows at a time, several draws are evaluated together.
@@ -98,7 +99,7 @@ def answer(
     return whole._replace(quantiles=jnp.moveaxis(whole.quantiles, 1, 0))
 
 
-@eqx.filter_jit
+@compiled
 def _answer_at_once(
     question: Question, thetas: PyTree, log_weights: Float[Array, " draws"]
 ) -> Prediction:

@@ -17,6 +17,7 @@ from follmer.paths import Move
 from follmer.process import Process
 from follmer.targets import AbstractTarget
 from follmer.tools.keys import KeyRows, as_keys, generator, key_rows
+from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
@@ -219,13 +220,13 @@ class StoredDraws(AbstractSampler):
             )
 
 
-@eqx.filter_jit
+@compiled
 def draw(sampler: AbstractSimulator, rows: KeyRows, num_steps: int | None) -> Weighted:
     """The sampler's draws, compiled once for each number of keys."""
     return sampler.draw(as_keys(rows), num_steps)
 
 
-@eqx.filter_jit
+@compiled
 def log_weights_to(
     sampler: Any, ends: Float[np.ndarray, "draws dim"], rows: KeyRows
 ) -> Float[Array, " draws"]:

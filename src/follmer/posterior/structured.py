@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractWeighted, Flow, We
 from follmer.process import Process
 from follmer.targets import AbstractTarget, Rows, StructuredTarget, take
 from follmer.tools.keys import KeyRows, as_keys, key_rows
+from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
@@ -118,7 +118,7 @@ def _chunks(rows: Rows, indices: Int[np.ndarray, " rows"], size: int) -> list[_C
     return chunks
 
 
-@eqx.filter_jit
+@compiled
 def simulate_globals(
     flow: StructuredFlow, rows: KeyRows, num_steps: int | None
 ) -> tuple[Float[Array, "draws global"], Float[Array, " draws"]]:
@@ -137,7 +137,7 @@ def simulate_globals(
     return jax.vmap(one)(keys)
 
 
-@eqx.filter_jit
+@compiled
 def simulate_locals(
     flow: StructuredFlow, rows: KeyRows, num_steps: int | None, chunk: _Chunk
 ) -> tuple[Float[Array, "draws locals"], Float[Array, " draws"]]:
@@ -178,7 +178,7 @@ def single_local_log_weights(
     return np.asarray(_weigh_singly(flow, keys, take(target.data, places)), float)
 
 
-@eqx.filter_jit
+@compiled
 def _weigh_singly(
     flow: StructuredFlow, keys: KeyRows, rows: Rows
 ) -> Float[Array, "rows paths globals"]:

@@ -1,12 +1,12 @@
 """A target seen from the host: its values and gradients at many points, in one program."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from follmer.targets.abstract import AbstractTarget
+from follmer.tools.programs import compiled
 
 # Points evaluated together: where each is cheap, and where each takes long.
 _AT_ONCE, _FEW_AT_ONCE = 64, 8
@@ -43,7 +43,7 @@ class Density:
         return self(x)[0]
 
 
-@eqx.filter_jit
+@compiled
 def values_and_gradients(
     target: AbstractTarget, x: Float[Array | np.ndarray, "points dim"]
 ) -> tuple[Float[Array, " points"], Float[Array, "points dim"]]:

@@ -22,6 +22,7 @@ from follmer.targets.space import Space, named_leaves
 from follmer.targets.target import Target, checked_result
 from follmer.tools.checks import as_key
 from follmer.tools.modules import replaced
+from follmer.tools.programs import compiled
 
 # Locals whose frames are found, or density is checked, at once.
 _ROWS_AT_ONCE, _ROWS_CHECKED = 1024, 32
@@ -418,7 +419,7 @@ class StructuredTarget(AbstractTarget):
         return costs["log_prior_global"] + self.num_data * of_local
 
 
-@eqx.filter_jit
+@compiled
 def _locate(target: StructuredTarget, centre: Float[Array, " global"], rows: PyTree) -> Frame:
     """The frames of some data points' locals."""
     log_local, _ = target.free_log_densities()
@@ -426,7 +427,7 @@ def _locate(target: StructuredTarget, centre: Float[Array, " global"], rows: PyT
     return jax.vmap(locate)(rows)
 
 
-@eqx.filter_jit
+@compiled
 def _tangents(
     target: StructuredTarget, centre: Float[Array, " global"], frames: Frame, rows: PyTree
 ) -> Tangent:
