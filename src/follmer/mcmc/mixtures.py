@@ -1,5 +1,6 @@
 """Gaussian mixtures fitted to draws, on the host: EM, components chosen by held-out draws."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,9 @@ _WORTH = 0.005
 _ITERATIONS, _SETTLED = 60, 1e-4
 # A gradient of so many inverse standard deviations is a singularity's.
 _STEEPEST = 1e4
+# Rounds of importance sampling: how many, draws of each, steps of EM; draws of a chain per
+# independent one; the effective share of draws that leaves nothing to improve.
+_REWEIGHINGS, _NUM_REWEIGHED, _EM_STEPS, _CORRELATED, _EVEN = 3, 8192, 10, 8.0, 0.995
 # A component of less share is left out.
 _NEXT_TO_NONE = 3e-4
 # Nats per draw by which two Gaussians are told apart.
@@ -93,7 +97,7 @@ def fit_mixture(
     """
     singles = [] if around is None else [around, _moved(around, x, gradients)]
     if len(x) > _DRAWS_EACH * x.shape[1] or not singles:
-        singles = [matched_gaussian(x, gradients), _single(x), *singles]
+        singles = [matched_gaussian(x, gradients), single_gaussian(x), *singles]
     scores = [np.mean(one.log_density(held_out)) for one in singles]
     # The first have the least noise where they are alike, as they are for a Gaussian.
     best = next(
@@ -126,7 +130,7 @@ def matched_gaussian(
     # In units of the draws' spread a gradient is of order one.
     sound = np.max(np.abs(gradients * scale), axis=1) < _STEEPEST
     if np.mean(sound) < 0.5:
-        return _single(x)
+        return single_gaussian(x)
     x, gradients = x[sound], gradients[sound]
     spread = np.atleast_2d(np.cov((x / scale).T)) + jitter
     slopes = np.atleast_2d(np.cov((gradients * scale).T)) + jitter
@@ -150,7 +154,8 @@ def _power(matrix: np.ndarray, power: float) -> np.ndarray:
     return (axes * np.maximum(values, 1e-300) ** power) @ axes.T
 
 
-def _single(x: Float[np.ndarray, "draws dim"]) -> Mixture:
+def single_gaussian(x: Float[np.ndarray, "draws dim"]) -> Mixture:
+    """The Gaussian of the draws' own moments."""
     covariance = np.atleast_2d(np.cov(x.T)) + 1e-12 * np.eye(x.shape[1])
     return Mixture(np.ones(1), x.mean(axis=0)[None], covariance[None])
 
@@ -201,6 +206,58 @@ def _maximised(x: np.ndarray, responsibilities: np.ndarray, pooled: np.ndarray) 
     typical = within.sum(axis=0) / counts.sum() + 1e-6 * pooled
     covariances = (within + prior * typical) / (counts + prior)[:, None, None]
     return Mixture(counts / counts.sum(), means, covariances)
+
+
+def reweighed(
+    mixture: Mixture,
+    log_density: Callable[[np.ndarray], np.ndarray],
+    chains: Float[np.ndarray, "some dim"],
+    judges: Float[np.ndarray, "others dim"],
+    rng: np.random.Generator,
+    most: int,
+) -> Mixture:
+    """The mixture after rounds of drawing from it, weighing by the target, and fitting again.
+
+    Independent draws with weights know more than chains do, where the mixture reaches. A round is
+    kept where other draws of the chains, the `judges`, find it likelier.
+    """
+    score = np.mean(mixture.log_density(judges))
+    wider = 1.0 + 3.0 / np.sqrt(chains.shape[1])
+    for _ in range(_REWEIGHINGS):
+        # Half of the draws come from wider components: the tails are beyond what was reached.
+        wide = mixture._replace(covariances=wider * mixture.covariances)
+        proposal = joined([mixture, wide], np.full(2, 0.5))
+        x = proposal.draw(_NUM_REWEIGHED, rng)
+        values, log_own = finite_or_none(log_density(x)), mixture.log_density(x)
+        log_all = proposal.log_density(x)
+        logs = values - log_all
+        if not np.isfinite(logs.max()) or _are_even(values - log_own, log_own - log_all):
+            break
+        weights = np.exp(logs - logs.max())
+        weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
+        weights *= weights.sum() / np.sum(weights**2)
+        both = np.concatenate([x, chains])
+        weights = np.concatenate([weights, np.full(len(chains), 1.0 / _CORRELATED)])
+        # A tenth of wider components, for EM to lay into the tails.
+        begun = joined([mixture, wide], np.array([0.9, 0.1]))
+        tried = pruned(improved(begun, both, weights, _EM_STEPS), most)
+        new = np.mean(tried.log_density(judges))
+        if new < score:
+            break
+        mixture, score = tried, new
+    return mixture
+
+
+def finite_or_none(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
+    """Log densities, with none where they are not finite."""
+    return np.where(np.isfinite(values), values, -np.inf)
+
+
+def _are_even(logs: Float[np.ndarray, " draws"], log_ratios: Float[np.ndarray, " draws"]) -> bool:
+    """Whether weights are even for draws of a mixture, told by draws of another one."""
+    ratios, weights = np.exp(log_ratios), np.exp(logs - logs.max())
+    squared = np.mean(ratios * weights) ** 2 / np.mean(ratios * weights**2) / np.mean(ratios)
+    return bool(squared > _EVEN)
 
 
 def _scattered(

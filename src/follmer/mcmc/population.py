@@ -13,7 +13,15 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from follmer.mcmc.curvature import gaussian_at
 from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Wide, advance, as_chains
-from follmer.mcmc.mixtures import Mixture, fit_mixture, improved, joined, pruned, safe_cholesky
+from follmer.mcmc.mixtures import (
+    Mixture,
+    finite_or_none,
+    fit_mixture,
+    joined,
+    reweighed,
+    safe_cholesky,
+    single_gaussian,
+)
 from follmer.mcmc.modes import Modes
 from follmer.targets import Density
 from follmer.tools.keys import generator, named_key
@@ -41,14 +49,9 @@ _WORTH_OF_CHAIN = 4
 _MAX_KEPT = 8192
 # Draws by which the masses of sites are told.
 _NUM_WEIGHED = 1024
-# A mixture is improved by rounds of importance sampling, where gradients (in operations) are cheap:
-# draws of a round, rounds, steps of EM in each; draws of a chain per independent one.
-_CHEAP = 1e6
-_NUM_REWEIGHED, _REWEIGHINGS, _EM_STEPS, _CORRELATED = 8192, 3, 10, 8.0
-# An effective share of draws that leaves nothing to improve.
-_EVEN = 0.995
-
-
+# Operations per gradient up to which the mixture is improved by importance sampling, and draws of
+# the chains that take part.
+_CHEAP, _NUM_IMPROVING = 1e6, 4096
 # Gradients in one call: every leapfrog step of every chain takes one.
 GRADIENTS_PER_CALL = NUM_GROUPS * GROUP_SIZE * MOVES_PER_CALL * NUM_LEAPFROG
 
@@ -62,7 +65,8 @@ class Site(NamedTuple):
 
     @property
     def flat(self) -> Float[np.ndarray, "all dim"]:
-        return self.draws.reshape(-1, self.draws.shape[-1])
+        """All draws."""
+        return _flat(self.draws)
 
     @property
     def fitted(self) -> Float[np.ndarray, "some dim"]:
@@ -159,8 +163,7 @@ def populate(
             # Chains that never moved: a spike that the density's units do not resolve.
             continue
         around = gaussians[i] if i < len(gaussians) else None
-        x, slopes, others = _flat(draws[:, ::2]), _flat(gradients[:, ::2]), _flat(draws[:, 1::4])
-        sites.append(Site(draws, rhat, fit_mixture(x, slopes, others, rng, components, around)))
+        sites.append(fitted_site(draws, gradients, rhat, rng, components, around))
     if not sites:
         return None
     masses, log_evidence = _masses(density, sites, rng)
@@ -169,8 +172,25 @@ def populate(
     masses = masses[kept] / masses[kept].sum()
     mixture = joined([site.mixture for site in sites], masses)
     if density.target.gradient_cost <= _CHEAP:
-        mixture = _reweighed(density, sites, masses, mixture, rng)
+        counts = rng.multinomial(_NUM_IMPROVING, masses)
+        pairs = [*zip(sites, counts, strict=True)]
+        chains = np.concatenate([_some(site.fitted, count, rng) for site, count in pairs])
+        judges = np.concatenate([_some(site.choosing, count, rng) for site, count in pairs])
+        mixture = reweighed(mixture, density.values, chains, judges, rng, _MOST_COMPONENTS)
     return Population(tuple(sites), masses, log_evidence, mixture)
+
+
+def fitted_site(
+    draws: Float[np.ndarray, "draws chains dim"],
+    gradients: Float[np.ndarray, "draws chains dim"],
+    rhat: float,
+    rng: np.random.Generator,
+    max_components: int = _MOST_COMPONENTS,
+    around: Mixture | None = None,
+) -> Site:
+    """A site with the mixture of its chains: half fit it, a quarter choose, a quarter judge."""
+    x, slopes, others = _flat(draws[:, ::2]), _flat(gradients[:, ::2]), _flat(draws[:, 1::4])
+    return Site(draws, rhat, fit_mixture(x, slopes, others, rng, max_components, around))
 
 
 def population_from(
@@ -181,8 +201,7 @@ def population_from(
     draws, _, rhat = _run_chains(
         density, starts, np.eye(points.shape[1]), key, np.inf, max_calls, max_calls
     )
-    flat = draws.reshape(-1, draws.shape[-1])
-    mixture = Mixture(np.ones(1), flat.mean(axis=0)[None], np.atleast_2d(np.cov(flat.T))[None])
+    mixture = single_gaussian(_flat(draws))
     return Population((Site(draws, rhat, mixture),), np.ones(1), float("nan"), mixture)
 
 
@@ -204,7 +223,7 @@ def _importance_starts(
     # The mode itself is among the points that are tried.
     for i, one in enumerate(gaussians):
         points[i * _NUM_TRIED] = one.means[0]
-    logs = _finite(density.values(points)) - mixture.log_density(points)
+    logs = finite_or_none(density.values(points)) - mixture.log_density(points)
     place = np.repeat(np.arange(len(around)), _NUM_TRIED)
     is_away = _is_away(points, around[: len(gaussians)])
     found: list[tuple[np.ndarray | None, np.ndarray]] = []
@@ -336,7 +355,7 @@ def _masses(
     values = density.values(np.concatenate(points))
     log_sites = np.stack([site.mixture.log_density(np.concatenate(points)) for site in sites])
     log_mixed = np.logaddexp.reduce(np.log(shares)[:, None] + log_sites, axis=0)
-    logs = _finite(values) - log_mixed
+    logs = finite_or_none(values) - log_mixed
     # Truncated (Ionides 2008): one weight must not decide alone.
     top = np.logaddexp.reduce(logs) - 0.5 * np.log(len(logs))
     log_evidence = float(np.logaddexp.reduce(logs) - np.log(len(logs)))
@@ -348,69 +367,11 @@ def _masses(
     return shares / shares.sum(), log_evidence
 
 
-def _are_even(logs: Float[np.ndarray, " draws"], log_ratios: Float[np.ndarray, " draws"]) -> bool:
-    """Whether weights are even for draws of a mixture, told by draws of another one."""
-    ratios, weights = np.exp(log_ratios), np.exp(logs - logs.max())
-    squared = np.mean(ratios * weights) ** 2 / np.mean(ratios * weights**2) / np.mean(ratios)
-    return bool(squared > _EVEN)
-
-
 def _is_resolved(gaussian: Mixture, dtype: Any) -> bool:
     """Whether floating-point numbers tell points within a standard deviation apart."""
     widths = np.sqrt(np.diag(gaussian.covariances[0]))
     resolution = 8.0 * np.finfo(dtype).eps * np.abs(gaussian.means[0])
     return bool(np.isfinite(widths).all() and (widths > resolution + np.finfo(dtype).tiny).all())
-
-
-def _reweighed(
-    density: Density,
-    sites: list[Site],
-    masses: Float[np.ndarray, " sites"],
-    mixture: Mixture,
-    rng: np.random.Generator,
-) -> Mixture:
-    """The mixture after rounds of drawing from it, weighing by the target, and fitting again.
-
-    Independent draws with weights know more than chains do, where the mixture reaches. A round is
-    kept where draws of the chains find it likelier.
-    """
-    counts = rng.multinomial(_NUM_REWEIGHED // 2, masses)
-    pairs = [*zip(sites, counts, strict=True)]
-    chains = np.concatenate([_some(site.fitted, count, rng) for site, count in pairs])
-    judges = np.concatenate([_some(site.choosing, count, rng) for site, count in pairs])
-    score = np.mean(mixture.log_density(judges))
-    wider = 1.0 + 3.0 / np.sqrt(density.dim)
-    for _ in range(_REWEIGHINGS):
-        # Half of the draws come from wider components: the tails are beyond what was reached.
-        wide = mixture._replace(covariances=wider * mixture.covariances)
-        proposal = joined([mixture, wide], np.full(2, 0.5))
-        x = proposal.draw(_NUM_REWEIGHED, rng)
-        values, log_own, log_all = (
-            _finite(density.values(x)),
-            mixture.log_density(x),
-            proposal.log_density(x),
-        )
-        logs = values - log_all
-        if not np.isfinite(logs.max()) or _are_even(values - log_own, log_own - log_all):
-            break
-        weights = np.exp(logs - logs.max())
-        weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
-        weights *= weights.sum() / np.sum(weights**2)
-        both = np.concatenate([x, chains])
-        weights = np.concatenate([weights, np.full(len(chains), 1.0 / _CORRELATED)])
-        # A tenth of wider components, for EM to lay into the tails.
-        begun = joined([mixture, wide], np.array([0.9, 0.1]))
-        tried = pruned(improved(begun, both, weights, _EM_STEPS), _MOST_COMPONENTS)
-        new = np.mean(tried.log_density(judges))
-        if new < score:
-            break
-        mixture, score = tried, new
-    return mixture
-
-
-def _finite(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
-    """Log densities, with none where they are not finite."""
-    return np.where(np.isfinite(values), values, -np.inf)
 
 
 def _flat(draws: Float[np.ndarray, "draws chains dim"]) -> Float[np.ndarray, "all dim"]:

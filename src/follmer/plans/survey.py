@@ -8,9 +8,16 @@ from jaxtyping import PRNGKeyArray
 
 from follmer.mcmc.curvature import gaussian_at
 from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG
-from follmer.mcmc.mixtures import Mixture, fit_mixture, matched_gaussian
+from follmer.mcmc.mixtures import Mixture
 from follmer.mcmc.modes import Modes, find_modes
-from follmer.mcmc.population import GRADIENTS_PER_CALL, Population, Site, populate
+from follmer.mcmc.population import (
+    GRADIENTS_PER_CALL,
+    GROUP_SIZE,
+    NUM_GROUPS,
+    Population,
+    fitted_site,
+    populate,
+)
 from follmer.mcmc.tempering import Tempered, temper
 from follmer.plans.policy import POLICY, Policy
 from follmer.targets import AbstractTarget, Affine, Density
@@ -110,13 +117,12 @@ class Survey:
     def _from_particles(self) -> Population:
         """The tempered particles as a population of one site."""
         x, gradients, log_evidence, _, reached = self.tempered
-        chains = x[: len(x) // 64 * 64].reshape(-1, 64, x.shape[1])
-        rng = generator(self._key, "particles")
-        half = slice(0, None, 2)
-        mixture = fit_mixture(x[half], gradients[half], x[1::4], rng)
+        size = NUM_GROUPS * GROUP_SIZE
+        draws, slopes = (
+            part[: len(part) // size * size].reshape(-1, size, part.shape[1])
+            for part in (x, gradients)
+        )
         # Particles that did not arrive are no draws of the target.
         rhat = 1.0 if reached == 1.0 else float("inf")
-        return Population((Site(chains, rhat, mixture),), np.ones(1), log_evidence, mixture)
-
-
-__all__ = ["Survey", "matched_gaussian"]
+        site = fitted_site(draws, slopes, rhat, generator(self._key, "particles"))
+        return Population((site,), np.ones(1), log_evidence, site.mixture)
