@@ -37,6 +37,7 @@ def offline(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pooch, "os_cache", lambda project: cache / project)
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setattr(pooch, "retrieve", local_only)
         yield
 

@@ -21,7 +21,7 @@ LAYERS = [
     ["plans", "judging", "posterior"],
     ["fitting"],
     ["baselines"],
-    ["integrations"],
+    ["integrations", "numpyro"],
     ["datasets", "metrics"],
     ["__version__"],  # of `follmer` itself, which imports all of the above
     ["plots"],
@@ -109,7 +109,18 @@ def test_the_check_sees_every_form_of_import(source, found):
 def test_import_follmer_loads_no_heavy_package():
     heavy = [
         *["numpyro", "arviz_base", "arviz_stats", "matplotlib", "typer", "blackjax", "sklearn"],
-        *["scipy", "pooch", "requests", "PIL", "flax"],
+        *[
+            "scipy",
+            "pooch",
+            "requests",
+            "PIL",
+            "flax",
+            "pymc",
+            "pytensor",
+            "arviz",
+            "xarray",
+            "pyarrow",
+        ],
     ]
     code = f"import sys, follmer; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run(

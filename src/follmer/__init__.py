@@ -1,5 +1,8 @@
 """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
+import importlib
+from typing import Any
+
 from follmer import baselines, datasets, drifts, metrics, objectives, paths
 from follmer import judging as diagnostics
 from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
@@ -7,9 +10,10 @@ from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
 from follmer.fitting.fit import PAPER, fit
 from follmer.fitting.prior_process import prior_process
 from follmer.fitting.request import Report
-from follmer.integrations import from_numpyro
+from follmer.integrations import from_numpyro, from_pymc
 from follmer.judging import ChainDiagnostics, Diagnostics, Verdict
 from follmer.nsfs import NSFS, Draws, Info, State
+from follmer.posterior.comparison import Comparison, compare
 from follmer.posterior.loading import load
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.prediction import Prediction
@@ -18,10 +22,12 @@ from follmer.targets import (
     Predictive,
     StructuredTarget,
     Target,
+    from_log_density,
     from_network,
     likelihoods,
     priors,
 )
+from follmer.tools.programs import enable_compilation_cache
 
 __version__ = "0.1.0"
 
@@ -30,6 +36,7 @@ __all__ = [
     "PAPER",
     "Affine",
     "ChainDiagnostics",
+    "Comparison",
     "Diagnostics",
     "Draws",
     "FileError",
@@ -47,12 +54,16 @@ __all__ = [
     "Target",
     "Verdict",
     "baselines",
+    "compare",
     "datasets",
     "diagnostics",
     "drifts",
+    "enable_compilation_cache",
     "fit",
+    "from_log_density",
     "from_network",
     "from_numpyro",
+    "from_pymc",
     "likelihoods",
     "load",
     "mc_sfs",
@@ -65,3 +76,12 @@ __all__ = [
     "sgd",
     "sgld",
 ]
+
+# Imported when they are asked for: they bring packages that are slow to load.
+_LATE = ("numpyro",)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return importlib.import_module(f"follmer.{name}")
+    raise AttributeError(f"module 'follmer' has no attribute {name!r}")

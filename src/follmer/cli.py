@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 
-_POSTERIORDB = "posteriordb"
+_POSTERIORDB, _VERDICTS, _NETWORKS = "posteriordb", "verdicts", "networks"
 
 
 def _tell_version(wanted: bool) -> None:
@@ -48,8 +48,10 @@ def demo(
 ) -> None:
     """Fit a banana-shaped density and a small regression, show how good the draws are."""
     from follmer.demo import run
+    from follmer.tools.programs import enable_compilation_cache
 
     with _errors_told():
+        enable_compilation_cache()
         picture = run(out, seed)
     typer.echo(f"\nDraws over contours: {picture.resolve()}")
 
@@ -59,7 +61,8 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Targets (all of them by default); or posteriordb, and which of its posteriors.",
+            help="Targets (all of them by default); or posteriordb, and which of its posteriors; "
+            "networks, and which data sets; or verdicts, random targets of known truth.",
             show_default=False,
         ),
     ] = None,
@@ -68,12 +71,22 @@ def bench(
         str, typer.Option(help="Methods, separated by commas (all of them by default).")
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of the random key.")] = 0,
+    targets: Annotated[int, typer.Option(help="How many random targets `verdicts` takes.")] = 200,
+    splits: Annotated[
+        int, typer.Option(min=1, help="Splits of each data set of networks into training and test.")
+    ] = 1,
     list_names: Annotated[
         bool, typer.Option("--list", help="Print the names of targets and methods.")
     ] = False,
 ) -> None:
     """Known targets by the default fit and by other methods: evidence, modes, time, in a table."""
     names = names or []
+    if names[:1] == [_NETWORKS] and not list_names:
+        _bench_networks(names[1:], _listed(methods), splits, seed, json)
+        return
+    if names == [_VERDICTS]:
+        _bench_verdicts(targets, seed, json)
+        return
     on_posteriordb = _POSTERIORDB in names
     if on_posteriordb:
         import jax
@@ -82,14 +95,12 @@ def bench(
         jax.config.update("jax_enable_x64", True)
     from follmer.bench import running, table
     from follmer.bench.targets import CASES
-    from follmer.tools.tables import header, machine
 
     if list_names:
-        typer.echo(f"targets: {', '.join([*CASES, _POSTERIORDB])}")
+        typer.echo(f"targets: {', '.join([*CASES, _POSTERIORDB, _NETWORKS, _VERDICTS])}")
         typer.echo(f"methods: {', '.join(running.METHODS)}")
         return
     chosen = _listed(methods)
-    records: list[Any] = []
     with _errors_told():
         todo: Iterator[Any]
         if on_posteriordb:
@@ -99,15 +110,44 @@ def bench(
         else:
             chosen = chosen or running.METHODS
             todo = running.run(names or tuple(CASES), seed=seed, methods=chosen, progress=_tell)
-        try:
-            records.extend(todo)
-        except KeyboardInterrupt:
-            _tell("interrupted: what was finished follows")
+        _tell_records(todo, json, table.table)
+
+
+def _bench_networks(
+    names: list[str], methods: tuple[str, ...], splits: int, seed: int, json: bool
+) -> None:
+    """Networks on public data sets, beside other methods."""
+    from follmer.bench import networks
+
+    sets, chosen = names or networks.SETS, methods or networks.METHODS
+    with _errors_told():
+        todo = networks.run(sets, splits=splits, seed=seed, methods=chosen, progress=_tell)
+        _tell_records(todo, json, networks.table)
+
+
+def _bench_verdicts(targets: int, seed: int, json: bool) -> None:
+    """Random targets of known truth: how often the verdict is wrong."""
+    from follmer.bench.verdicts import run_verdicts, verdict_table
+
+    with _errors_told():
+        _tell_records(run_verdicts(targets, seed=seed, progress=_tell), json, verdict_table)
+
+
+def _tell_records(todo: Iterable[Any], as_json: bool, in_words: Callable[[list[Any]], str]) -> None:
+    """All records, or those that were finished before Ctrl-C, as JSON or as a table."""
+    from follmer.bench import table
+    from follmer.tools.tables import header, machine
+
+    records: list[Any] = []
+    try:
+        records.extend(todo)
+    except KeyboardInterrupt:
+        _tell("interrupted: what was finished follows")
     measured_on = machine(shlex.join(["follmer", *sys.argv[1:]]))
-    if json:
+    if as_json:
         typer.echo(table.as_json(measured_on, records))
     else:
-        typer.echo(f"{header(measured_on)}\n\n{table.table(records)}")
+        typer.echo(f"{header(measured_on)}\n\n{in_words(records)}")
 
 
 @app.command()
@@ -139,10 +179,12 @@ def reproduce(
     from follmer.paper.report import comparison
     from follmer.paper.report.reading import read_run
     from follmer.paper.reproduce import reproduce
+    from follmer.tools.programs import enable_compilation_cache
 
     chosen = list(EXPERIMENTS) if names == ["all"] else names
     interrupted = False
     with _errors_told():
+        enable_compilation_cache()
         try:
             reproduce(
                 chosen,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from follmer.posterior.comparison import Comparison
+
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
@@ -280,6 +282,32 @@ def error_by_dimension(
     # Within a decade, powers of ten alone would leave the axis without numbers.
     axes.yaxis.set_minor_formatter("{x:g}" if high < 10.0 * low else "")
     _legend(axes)
+
+
+@_in_our_look
+def comparison(axes_pair: "Iterable[Axes]", compared: "Comparison") -> None:
+    """How far each model of `follmer.compare` is behind the best, in nats with two standard errors.
+
+    ln Z on the first axes, leave-one-out densities on the second; what is not known is left out.
+    """
+    evidence, left_out = axes_pair
+    places = {name: i for i, name in enumerate(compared.names)}
+    for axes, order, difference, label in (
+        (evidence, compared.by_evidence, compared.log_bayes_factor, "ln Z"),
+        (left_out, compared.by_leave_one_out, compared.elpd_difference, "elpd, leave-one-out"),
+    ):
+        found = [difference(name, order[0]) for name in order]
+        axes.axvline(0.0, linestyle="--", color=_TRUTH, linewidth=1)
+        axes.errorbar(
+            [gap for gap, _ in found],
+            [places[name] for name in order],
+            xerr=[2.0 * error for _, error in found],
+            fmt="o",
+            color=METHODS["n_sfs"].colour,
+            capsize=3,
+        )
+        axes.set(xlabel=f"{label}, less the best one's", ylim=(len(places) - 0.5, -0.5))
+        axes.set_yticks(list(places.values()), list(places))
 
 
 @_in_our_look

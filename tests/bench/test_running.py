@@ -6,11 +6,12 @@ import jax
 import numpy as np
 import pytest
 
+import follmer
 from follmer.bench import baselines, posteriordb, running
 from follmer.bench.baselines import Baseline, Result, laplace
 from follmer.bench.targets import gaussian, regression
 from follmer.errors import InputError
-from follmer.judging import Audit
+from follmer.judging import Judgement, Verdict
 from follmer.nsfs import Draws
 
 # Errors of 100 exact draws of this regression vary by 48 %; at least 20 sets are averaged.
@@ -85,6 +86,15 @@ def test_unknown_names_are_refused_before_anything_runs(names, methods, says):
         running.run(names, methods=methods)
 
 
+def test_draws_without_weights_claim_no_evidence(monkeypatch, key):
+    point = follmer.sgd(gaussian(np.zeros(2), np.eye(2)), key=key, num_iterations=5, progress=False)
+    point = point.with_judgement(Judgement(Verdict.NO_PROOF, "one point"))
+    monkeypatch.setattr(running, "fit", lambda target, **options: point)
+    found = running.default_fit(point.target, key)
+    assert (found.elbo, found.log_evidence, found.ess_fraction) == (None, None, None)
+    assert found.verdict == "no proof of quality"
+
+
 def test_the_default_fit_is_measured_by_its_weighted_draws(monkeypatch, key):
     target = gaussian(np.zeros(2), np.eye(2))
     given = {}
@@ -98,7 +108,8 @@ def test_the_default_fit_is_measured_by_its_weighted_draws(monkeypatch, key):
             weighted_sample=lambda number, *, key: Draws(draws[:number], log_weights),
             notes=("a note",),
             gradient_evaluations=123,
-            audit=Audit(0.0, 0.01, 0.05, 0.1),
+            sampler=SimpleNamespace(weighs=True),
+            verdict=Verdict.TRUSTWORTHY,
         )
 
     monkeypatch.setattr(running, "fit", fit)

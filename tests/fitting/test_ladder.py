@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.scipy.stats import norm
 
-from follmer import NSFS, Target, Verdict, fit
+from follmer import NSFS, Target, Verdict, fit, load
 from follmer.judging import Judgement
 from follmer.posterior.samplers import Flow, MixtureFlow
 from follmer.tools import keys
@@ -31,16 +31,16 @@ def is_typed_key(array):
 
 def refuse_first(monkeypatch, count=1):
     """The first judgements are refusals, whatever the evidence."""
-    from follmer.fitting import ladder
+    from follmer.judging import examination
 
-    judge, told = ladder.judge, []
+    judge, told = examination.judge, []
 
-    def strict(found, audit):
+    def strict(found, audit, answers):
         told.append(found)
         refused = Judgement(Verdict.DO_NOT_USE, "made up")
-        return refused if len(told) <= count else judge(found, audit)
+        return refused if len(told) <= count else judge(found, audit, answers)
 
-    monkeypatch.setattr(ladder, "judge", strict)
+    monkeypatch.setattr(examination, "judge", strict)
 
 
 def test_the_first_rung_that_can_be_used_ends_the_climb(gaussian, key):
@@ -67,8 +67,49 @@ def test_where_all_fail_the_best_is_returned_and_says_so(gaussian, key, monkeypa
     refuse_first(monkeypatch, count=2)
     posterior = fit(gaussian, key=key, num_iterations=20, progress=False)
     assert [attempt.verdict for attempt in posterior.plan] == ["do not use", "do not use"]
-    best = max(posterior.plan, key=lambda attempt: attempt.elbo)
-    assert isinstance(posterior.sampler, MixtureFlow if best.rung == "mixture" else Flow)
+    assert posterior.verdict is Verdict.DO_NOT_USE
+    # The mixture is this Gaussian, and its bounds on ln Z are next to equal.
+    assert isinstance(posterior.sampler, MixtureFlow)
+
+
+def test_the_verdict_is_judged_once_and_stored(gaussian, key, tmp_path):
+    posterior = fit(gaussian, key=key, progress=False)
+    assert posterior.verdict is Verdict.TRUSTWORTHY
+    told = [posterior.summary(key=jax.random.key(i)).splitlines()[-1] for i in range(3)]
+    assert set(told) == {told[0]}
+    posterior.save(tmp_path / "p")
+    assert load(tmp_path / "p", gaussian).judgement == posterior.judgement
+
+
+def test_fresh_draws_that_say_otherwise_are_told(gaussian, key):
+    posterior = fit(gaussian, key=key, progress=False)
+    refused = posterior.with_judgement(Judgement(Verdict.DO_NOT_USE, "made up"))
+    told = refused.summary(key=key)
+    assert "alone would be “trustworthy”" in told
+    assert told.splitlines()[-1] == "Verdict: do not use. Made up."
+
+
+def test_a_flat_direction_is_named_and_nothing_is_trained(key):
+    target = Target(
+        lambda theta: norm.logpdf(theta["a"]), like={"a": jnp.zeros(()), "b": jnp.zeros(3)}
+    )
+    posterior = fit(target, key=key, progress=False)
+    assert posterior.verdict is Verdict.DO_NOT_USE
+    assert "does not fall off along b[0]" in posterior.judgement.advice
+    assert [attempt.rung for attempt in posterior.plan] == ["mixture"]
+
+
+def test_after_the_time_is_up_nothing_new_is_begun(gaussian, key, monkeypatch):
+    refuse_first(monkeypatch, count=9)
+    posterior = fit(gaussian, key=key, progress=False, max_seconds=1e-3)
+    assert [attempt.rung for attempt in posterior.plan] == ["mixture"]
+
+
+def test_training_ends_when_the_time_is_up(gaussian, key):
+    options = {**QUICK, "num_iterations": 1000}
+    posterior = fit(gaussian, key=key, precondition="identity", max_seconds=1e-3, **options)
+    assert len(posterior.history["loss"]) == QUICK["chunk_size"]
+    assert any("the time was up at iteration 10 of training" in one for one in posterior.notes)
 
 
 def test_what_the_user_sets_stands_on_every_rung(gaussian, key):
@@ -134,6 +175,7 @@ def test_no_two_consumers_of_a_default_fit_get_the_same_key(key, monkeypatch):
 
     import follmer.fitting.training as training
     import follmer.judging.audit as audit
+    import follmer.mcmc.chains as chains
     import follmer.mcmc.modes as modes
     import follmer.mcmc.population as population
     import follmer.plans.rungs as rungs
@@ -145,7 +187,7 @@ def test_no_two_consumers_of_a_default_fit_get_the_same_key(key, monkeypatch):
             monkeypatch.setattr(module, "generator", recording_generator)
     for module in (audit, samplers, training):
         monkeypatch.setattr(module, "key_rows", recording_rows)
-    for module, name in ((population, "advance"), (training, "_init"), (training, "_advance")):
+    for module, name in ((chains, "advance"), (training, "_init"), (training, "_advance")):
         function = getattr(module, name)
 
         def recording(*given, function=function, name=name, **named):

@@ -104,7 +104,7 @@ def test_any_other_prior_is_fitted():
     # A process of the prior has not seen the data.
     assert process.target.num_data is None
     (note,) = process.notes
-    assert note.startswith("64 climbs from starts up to 1e+03 units away: one mode: ")
+    assert note.startswith("64 climbs from starts up to 1000 units away found one mode: ")
     assert "(flow: " in note
 
 

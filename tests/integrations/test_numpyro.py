@@ -286,6 +286,12 @@ def subsampled():
         numpyro.sample("z", dist.Normal(0.0, 1.0))
 
 
+def twice_subsampled():
+    numpyro.sample("z", dist.Normal(0.0, 1.0))
+    with numpyro.plate("rows", 10, subsample_size=3), numpyro.plate("columns", 4, subsample_size=2):
+        pass
+
+
 def observed():
     numpyro.sample("z", dist.Normal(0.0, 1.0), obs=1.0)
 
@@ -307,7 +313,8 @@ def spherical():
     ("model", "message"),
     [
         (discrete, "(?s)discrete latent sites: which, count.*sum them out"),
-        (subsampled, "(?s)subsamples its data in plate rows.*drop subsample_size"),
+        (subsampled, "(?s)inside the subsampled plate rows: z.*StructuredTarget"),
+        (twice_subsampled, "(?s)more than one plate: rows, columns.*drop subsample_size"),
         (observed, "no latent sites"),
         (lambda: None, "no latent sites"),
         (optimised, "(?s)without a prior: location.*numpyro.sample"),
@@ -318,6 +325,7 @@ def spherical():
     ids=[
         "discrete",
         "subsampled",
+        "twice subsampled",
         "observed",
         "empty",
         "param",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from follmer.judging import (
+    Answers,
     Audit,
     ChainDiagnostics,
     Diagnostics,
@@ -24,7 +25,7 @@ NAN, INF = np.nan, np.inf
 # Of the bounds on ln Z: farther from each other than plain draws can be used for.
 APART = {"elbo": -0.06}
 
-TRUSTWORTHY, USE_WEIGHTS, NO_PROOF, DO_NOT_USE = Verdict
+TRUSTWORTHY, USE_WEIGHTS, GOOD_FOR_PREDICTIONS, NO_PROOF, DO_NOT_USE = Verdict
 
 
 # The evidence, the audit beside it, the verdict, and words of the advice.
@@ -71,6 +72,11 @@ BY_AUDIT = {
     "chains stand still": ({"rhat": INF}, NO_PROOF, "do not agree with each other"),
     "agreement unknown": ({"rhat": NAN}, NO_PROOF, "do not agree with each other"),
     "chains agree": ({"rhat": 1.1}, TRUSTWORTHY, "used as they are"),
+    "search cut short": ({"search_ended": False}, NO_PROOF, "still finding new modes"),
+    "second evidence agrees": ({"second_log_evidence": 0.5}, TRUSTWORTHY, "used as they are"),
+    "second evidence": ({"second_log_evidence": 0.54}, NO_PROOF, "two estimates.*max_seconds"),
+    "second unknown": ({"second_log_evidence": NAN}, NO_PROOF, "two estimates"),
+    "flat": ({"flat": "b[2]"}, DO_NOT_USE, r"does not fall off along b\[2\].*proper prior"),
     "disagree on what is far": ({"rhat": 2.0, "eubo": 9.0}, DO_NOT_USE, "hardly reaches"),
 }
 
@@ -139,8 +145,27 @@ def test_chains(change, verdict, advice):
     assert advice in judged.advice
 
 
+ANSWERS = Answers(0.01, 0.01, 0.01, "x")
+BY_ANSWERS = {
+    "alike": ({}, TRUSTWORTHY, "used as they are"),
+    "just the same mean": ({"mean_gap": 0.1}, TRUSTWORTHY, "used as they are"),
+    "another mean": ({"mean_gap": 0.11}, USE_WEIGHTS, "other moments.*expectation"),
+    "another spread": ({"spread_gap": 0.11}, USE_WEIGHTS, "other moments.*expectation"),
+    "heavy tails": ({"spread_error": 0.06}, USE_WEIGHTS, "heavy.*deviation of x.*quantiles"),
+    "error unknown": ({"spread_error": NAN}, USE_WEIGHTS, "heavy"),
+    "gap unknown": ({"spread_gap": NAN}, USE_WEIGHTS, "other moments"),
+}
+
+
+@pytest.mark.parametrize(("change", "verdict", "advice"), BY_ANSWERS.values(), ids=BY_ANSWERS)
+def test_plain_answers_must_be_those_of_the_weights(change, verdict, advice):
+    judged = judge(WEIGHTS, AUDIT, ANSWERS._replace(**change))
+    assert judged.verdict is verdict
+    assert re.search(advice, judged.advice)
+
+
 def test_thresholds_are_one_table_that_can_be_changed():
-    assert judge(WEIGHTS, AUDIT, LIMITS._replace(close=0.05)).verdict is USE_WEIGHTS
+    assert judge(WEIGHTS, AUDIT, limits=LIMITS._replace(close=0.05)).verdict is USE_WEIGHTS
     assert judge(WEIGHTS, limits=LIMITS._replace(unsound_khat=0.3)).verdict is DO_NOT_USE
     assert judge(CHAINS, limits=LIMITS._replace(enough=4000)).verdict is NO_PROOF
 
@@ -152,8 +177,9 @@ def test_the_name_of_a_judgement_is_the_verdict_in_words():
     assert judge(WEIGHTS._replace(khat=INF)).name == "do not use"
 
 
-def test_what_is_trustworthy_or_weighted_can_be_used():
-    assert [one for one in Verdict if one.is_usable] == [TRUSTWORTHY, USE_WEIGHTS]
+def test_what_is_trustworthy_weighted_or_predicts_well_can_be_used():
+    usable = [one for one in Verdict if one.is_usable]
+    assert usable == [TRUSTWORTHY, USE_WEIGHTS, GOOD_FOR_PREDICTIONS]
 
 
 @pytest.mark.parametrize("audit", [AUDIT._replace(rests_on="chains"), LOCALS])

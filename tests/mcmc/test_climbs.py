@@ -6,7 +6,8 @@ import pytest
 from jax.scipy.stats import norm
 
 from follmer import Target
-from follmer.mcmc.modes import Ends, climb, lowest_between, separate_modes
+from follmer.mcmc.climbs import Ends, climb
+from follmer.mcmc.modes import lowest_between, separate_modes
 from follmer.targets import Density
 
 SD = np.array([1e-2, 1.0, 30.0])

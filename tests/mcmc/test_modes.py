@@ -23,7 +23,7 @@ def mixture(centres):
 def test_a_log_concave_density_has_one_mode(key):
     found = search(lambda x: jnp.sum(norm.logpdf(x, 50.0, 30.0)), 3, key)
     assert len(found.x) == 1
-    assert str(found) == "64 climbs from starts up to 1e+03 units away: one mode"
+    assert str(found) == "64 climbs from starts up to 1000 units away found one mode"
 
 
 @pytest.mark.parametrize("distance", [8.0, 80.0, 400.0])
@@ -46,6 +46,27 @@ def test_modes_without_number_are_told(key):
     found = search(lambda x: -jnp.sum((x**2 - 9.0) ** 2), 24, key)
     assert found.are_countless
     assert found.num_climbs == 128
+
+
+@pytest.mark.parametrize("dim", [2, 4])
+def test_a_ridge_is_one_mode_however_it_bends(dim, key):
+    found = search(lambda x: -0.5 * ((jnp.sqrt(x @ x + 1e-9) - 4.0) / 0.3) ** 2, dim, key)
+    assert len(found.x) == 1
+    assert found.num_climbs == 64
+
+
+def test_narrow_modes_among_wide_ones_are_found(key):
+    """Each basin is the smaller, the narrower its mode; here 1 % of a cell."""
+    centres = 30.0 * np.stack(np.meshgrid(*3 * [np.arange(-1, 2)]), -1).reshape(-1, 3)
+    widths = np.where(np.arange(27) % 3 == 0, 0.4, 2.0)
+
+    def uneven(x):
+        logs = -0.5 * jnp.sum((x - centres) ** 2, axis=1) / widths**2 - 3 * jnp.log(widths)
+        return jax.nn.logsumexp(logs)
+
+    found = search(uneven, 3, key)
+    assert len(found.x) == 27
+    assert found.search_ended
 
 
 @pytest.mark.parametrize(("drop", "expected"), [(10.0, 2), (100.0, 1)])

@@ -7,15 +7,9 @@ import pytest
 from jax.scipy.stats import norm
 
 from follmer import Target
+from follmer.mcmc.chains import GROUP_SIZE, NUM_GROUPS, covariance_factor, nested_rhat
 from follmer.mcmc.modes import find_modes
-from follmer.mcmc.population import (
-    GROUP_SIZE,
-    NUM_GROUPS,
-    Population,
-    covariance_factor,
-    nested_rhat,
-    populate,
-)
+from follmer.mcmc.population import Population, populate
 from follmer.targets import Density
 
 GROUP = np.repeat(np.arange(NUM_GROUPS), GROUP_SIZE)
@@ -31,7 +25,7 @@ def population(log_density, dim, key, max_calls=60):
 def test_one_gaussian_is_one_site_and_one_component(key):
     found, density = population(lambda x: jnp.sum(norm.logpdf(x, 3.0, 0.5)), 3, key)
     assert len(found.sites) == 1
-    assert len(found.mixture.shares) == 1
+    assert len(found.proposal.shares) == 1
     assert found.rhat < 1.01
     assert abs(found.log_evidence) < 1e-3
     x = found.draws(4096, np.random.default_rng(0))

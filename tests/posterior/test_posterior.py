@@ -10,8 +10,7 @@ import follmer
 from follmer import NSFS, FileError, InputError, Posterior, Target
 from follmer.drifts import GaussianDrift, GaussianMixture
 from follmer.errors import FollmerError
-from follmer.judging import Audit, diagnose, judge, pareto_smooth
-from follmer.posterior.posterior import Attempt
+from follmer.judging import Audit, Judgement, Verdict, diagnose, judge, pareto_smooth
 from follmer.posterior.samplers import Flow, MixtureFlow
 from follmer.targets import data_digest
 from follmer.targets.affine import from_covariance
@@ -291,19 +290,11 @@ def test_the_summary_shows_weighted_moments_of_every_element(perturbed, key):
     np.testing.assert_allclose(float(row.split()[1]), mean, rtol=1e-3)
 
 
-def attempt(verdict):
-    return Attempt("flow", "because", verdict, -1.0, 10, 0.5)
-
-
 def test_what_a_posterior_is_can_be_read_off_it(reference):
     assert repr(reference) == "Posterior(Target of 2 dimensions, nsfs)"
-    judged = reference.with_plan((attempt("use the weights"),), 10)
+    judged = reference.with_judgement(Judgement(Verdict.USE_WEIGHTS, "because"))
     assert repr(judged) == "Posterior(Target of 2 dimensions, nsfs, use the weights)"
-
-
-def test_the_verdict_that_is_shown_is_that_of_the_attempt_that_was_kept(reference):
-    tried = attempt("no proof of quality"), attempt("do not use")
-    assert repr(reference.with_plan(tried, 20)).endswith("nsfs, no proof of quality)")
+    assert judged.verdict is Verdict.USE_WEIGHTS
 
 
 def test_the_summary_passes_notes_on(reference, key):
@@ -320,7 +311,7 @@ def test_the_summary_of_many_parameters_is_cut(key):
 
 
 def test_the_datatree_holds_draws_weights_and_diagnostics(perturbed, key):
-    tree = perturbed.to_datatree(key=key, num_samples=256)
+    tree = perturbed.to_datatree(key=key, num_samples=256, resampled=False)
     draws = perturbed.weighted_sample(256, key=key)
     assert set(tree.children) == {"posterior", "sample_stats"}
     assert set(tree["posterior"].data_vars) == {"mu", "sigma", "weights"}

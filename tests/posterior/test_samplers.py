@@ -114,7 +114,9 @@ def test_stored_draws_have_no_steps(posterior, key, method):
 
 def test_the_datatree_keeps_the_chains_apart(posterior, key):
     tree = posterior.to_datatree(key=key)
-    assert set(tree.children) == {"posterior"}
+    assert set(tree.children) == {"posterior", "sample_stats"}
+    # Chains carry no weights.
+    assert set(tree["sample_stats"].data_vars) == {"lp"}
     values = tree["posterior"]["a"]
     assert values.dims[:2] == ("chain", "draw")
     np.testing.assert_array_equal(values, posterior.sampler.draws[..., :2])

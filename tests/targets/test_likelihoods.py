@@ -10,8 +10,10 @@ from follmer.targets.likelihoods import (
     AbstractLikelihood,
     Bernoulli,
     Categorical,
+    NegativeBinomial,
     Normal,
     Poisson,
+    StudentT,
     as_likelihood,
 )
 
@@ -31,13 +33,21 @@ def test_a_normal_likelihood_sums_the_outputs_of_a_row(x64):
         (Normal(0.5), stats.norm(LOGITS, 0.5)),
         (Bernoulli(), stats.bernoulli(1 / (1 + np.exp(-LOGITS)))),
         (Poisson(), stats.poisson(np.exp(LOGITS))),
+        (StudentT(5.0, 0.7), stats.t(5.0, LOGITS, 0.7)),
+        # r = 1/overdispersion² failures, and p = r/(r + mean).
+        (NegativeBinomial(0.5), stats.nbinom(4.0, 4.0 / (4.0 + np.exp(LOGITS)))),
+        (NegativeBinomial(0.2), stats.nbinom(25.0, 25.0 / (25.0 + np.exp(LOGITS)))),
     ],
-    ids=["normal", "bernoulli", "poisson"],
+    ids=["normal", "bernoulli", "poisson", "student_t", "negative_binomial", "large_size"],
 )
 def test_a_likelihood_is_the_distribution_it_is_named_after(likelihood, reference, x64):
     y = np.array([0.0, 1.0, 1.0])
-    log_prob = reference.logpdf if isinstance(likelihood, Normal) else reference.logpmf
-    np.testing.assert_allclose(likelihood.log_prob(LOGITS, y), log_prob(y), rtol=1e-10)
+    continuous = isinstance(likelihood, Normal | StudentT)
+    log_prob = reference.logpdf if continuous else reference.logpmf
+    # Stirling's series, for r of 20 and more, is exact to about 1/(360 r³).
+    large = isinstance(likelihood, NegativeBinomial) and likelihood.overdispersion < 0.22
+    rtol = 1e-6 if large else 1e-10
+    np.testing.assert_allclose(likelihood.log_prob(LOGITS, y), log_prob(y), rtol=rtol)
     np.testing.assert_allclose(likelihood.mean(jnp.asarray(LOGITS)), reference.mean(), rtol=1e-10)
     np.testing.assert_allclose(likelihood.variance(jnp.asarray(LOGITS)), reference.var(), rtol=1e-9)
     if likelihood.cdf(LOGITS, y) is not None:
@@ -123,3 +133,70 @@ def test_likelihoods_go_by_name_or_by_themselves():
         as_likelihood("poison")
     with pytest.raises(InputError, match="calling it"):
         as_likelihood(Bernoulli)
+
+
+def test_noise_of_each_row_is_the_softplus_of_a_second_output(x64):
+    outputs, y = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([0.0, 1.0])
+    noise = Normal(sd="per_row", sd_floor=0.1)
+    sd = 0.1 + np.log1p(np.exp(outputs[:, 1]))
+    reference = stats.norm(outputs[:, 0], sd)
+    np.testing.assert_allclose(noise.log_prob(jnp.asarray(outputs), y), reference.logpdf(y))
+    np.testing.assert_allclose(noise.mean(outputs), outputs[:, 0])
+    np.testing.assert_allclose(noise.variance(jnp.asarray(outputs)), sd**2)
+    np.testing.assert_allclose(noise.cdf(outputs, y), reference.cdf(y))
+
+
+def test_noise_of_each_row_takes_several_columns(x64):
+    outputs, y = np.array([[0.5, 1.5, -1.0, 2.0]]), np.array([[0.0, 1.0]])
+    sd = 0.1 + np.log1p(np.exp(outputs[:, 2:]))
+    expected = stats.norm.logpdf(y, outputs[:, :2], sd).sum(1)
+    noise = Normal(sd="per_row", sd_floor=0.1)
+    np.testing.assert_allclose(noise.log_prob(jnp.asarray(outputs), y), expected)
+    assert noise.observed(y, (1, 4)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 3)])
+def test_noise_of_each_row_asks_for_two_outputs(shape):
+    with pytest.raises(InputError, match="means and then as many widths"):
+        Normal(sd="per_row").observed(np.zeros(3), shape)
+
+
+def test_the_floor_of_the_noise_is_what_rounding_does_to_grades():
+    grades = np.repeat([3.0, 4.0, 5.0, 6.0], 25)
+    assert float(Normal(sd="per_row").for_data(grades).sd_floor) == pytest.approx(12**-0.5)
+
+
+def test_the_floor_of_the_noise_is_small_beside_continuous_data():
+    y = np.random.default_rng(0).normal(size=200)
+    floor = float(Normal(sd="per_row").for_data(y).sd_floor)
+    assert floor == pytest.approx(1e-3 * y.std(), rel=1e-5)
+
+
+def test_a_floor_that_was_given_stays():
+    assert Normal(sd="per_row", sd_floor=0.3).for_data(np.zeros(5)).sd_floor == 0.3
+
+
+@pytest.mark.parametrize("overdispersion", [1e-4, 0.05, 0.3, 2.0])
+def test_counts_keep_their_precision_in_single_floats(overdispersion):
+    y, outputs = np.array([0.0, 3.0, 120.0]), np.array([1.0, 1.0, 4.0], np.float32)
+    size = overdispersion**-2.0
+    expected = stats.nbinom.logpmf(y, size, size / (size + np.exp(outputs.astype(float))))
+    found = NegativeBinomial(overdispersion).log_prob(jnp.asarray(outputs), jnp.asarray(y))
+    # Logarithms of factorials of size 300, to single precision.
+    np.testing.assert_allclose(found, expected, atol=3e-4)
+
+
+def test_t_noise_without_a_variance_is_refused():
+    with pytest.raises(InputError, match="no variance"):
+        StudentT(df=2.0)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "name"),
+    [(Normal(), "noise_sd"), (StudentT(), "noise_scale"), (NegativeBinomial(), "overdispersion")],
+)
+def test_an_unknown_of_a_likelihood_is_named_and_can_be_given(likelihood, name):
+    assert likelihood.unknown == name
+    assert likelihood.given(0.4).unknown is None
+    with pytest.raises(InputError, match="to be inferred"):
+        likelihood.log_prob(jnp.zeros(2), jnp.zeros(2))

@@ -195,3 +195,36 @@ def test_constant_columns_are_left_as_they_are(key):
 def test_predictive_must_be_one(key):
     with pytest.raises(InputError, match=r"follmer\.Predictive"):
         follmer.Target(lambda x: -jnp.sum(x**2), like=jnp.zeros(2), predictive=linear)
+
+
+def test_other_unknowns_are_positive_parameters_too(x64):
+    params, x, y = {"w": jnp.zeros((1, 1))}, np.ones((4, 1)), np.array([0.0, 2.0, 1.0, 5.0])
+    target = from_network(
+        lambda p, x: x @ p["w"], params=params, data=(x, y), likelihood="negative_binomial"
+    )
+    theta = {"net": {"w": jnp.array([[0.3]])}, "overdispersion": jnp.array(0.7)}
+    size = 0.7**-2
+    expected = stats.nbinom.logpmf(y, size, size / (size + np.exp(0.3))).sum()
+    expected += stats.norm.logpdf(0.3) + stats.halfnorm.logpdf(0.7)
+    # The change of variables from ln overdispersion.
+    found = target.log_density(target.unconstrain(theta)) - np.log(0.7)
+    assert float(found) == pytest.approx(expected, rel=1e-8)
+
+
+def test_hidden_layers_are_told_from_linear_models():
+    x, y = np.ones((3, 2)), np.zeros(3)
+    linear = eqx.nn.Linear(2, 1, key=jax.random.key(0))
+    deep = eqx.nn.MLP(2, 1, width_size=3, depth=1, key=jax.random.key(0))
+    found = [from_network(net, data=(x, y), likelihood="normal") for net in (linear, deep)]
+    assert [one.predictive.has_hidden_layers for one in found] == [False, True]
+
+
+def test_rows_have_their_own_log_likelihoods(x64):
+    target = from_network(
+        lambda p, x: x[:, 0] * p["w"],
+        params={"w": jnp.zeros(())},
+        data=(np.array([[1.0], [2.0]]), np.array([0.5, 0.0])),
+        likelihood=likelihoods.Normal(0.5),
+    )
+    found = target.row_log_likelihoods(jnp.array([0.3]))
+    np.testing.assert_allclose(found, stats.norm.logpdf([0.5, 0.0], [0.3, 0.6], 0.5))

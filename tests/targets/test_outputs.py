@@ -59,7 +59,7 @@ def test_draws_summary_and_datatree_carry_the_reported_names(posterior, key):
     for name in ("share", "pair[0]", "pair[1]"):
         assert f"\n{name} " in text
     assert "sigma" not in text
-    tree = posterior.to_datatree(key=key, num_samples=256)
+    tree = posterior.to_datatree(key=key, num_samples=256, resampled=False)
     assert set(tree["posterior"].data_vars) == {"share", "pair"}
     np.testing.assert_array_equal(tree["posterior"]["pair"].values[0], draws["pair"])
 

@@ -254,5 +254,5 @@ def test_another_kind_is_named(stored):
 
 def test_another_version_is_named(path):
     make(path, {"follmer": "posterior", "version": 99})
-    with pytest.raises(FileError, match=r"(?s)format version 99; this follmer reads 1.*release"):
+    with pytest.raises(FileError, match=r"(?s)format version 99; this follmer reads 2.*release"):
         storage.read(path, "posterior")

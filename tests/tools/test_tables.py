@@ -31,6 +31,6 @@ def test_no_rows_are_an_empty_table():
 def test_the_header_says_when_where_and_with_what():
     lines = header(machine("follmer bench")).splitlines()
     names = [line.split(":")[0] for line in lines]
-    assert names == ["command", "date", "cores", "platform", "precision", "versions"]
+    assert names == ["command", "commit", "date", "cores", "platform", "precision", "versions"]
     assert lines[0].endswith("follmer bench")
     assert "jax " in lines[-1]

@@ -70,13 +70,11 @@ def nuts(
         progress=progress,
     )
     diverged = int(np.sum(divergences))
-    notes = [f"NUTS: {num_warmup} iterations of warm-up in each chain"]
-    if diverged:
-        notes.append(f"{diverged} trajectories diverged")
+    lost = [f"{diverged} trajectories diverged"] if diverged else []
     return Posterior(
         target,
         StoredDraws(np.swapaxes(draws, 0, 1).copy(), "nuts", exact=True, divergences=diverged),
-        notes=tuple(notes),
+        notes=(f"NUTS: {num_warmup} iterations of warm-up in each chain", *lost),
         gradient_evaluations=int(np.sum(np.asarray(num_gradients, np.int64))),
     )
 

@@ -60,16 +60,8 @@ def sgld(
     start_key, run_key = jax.random.split(as_key(key))
     num_iterations = positive_int("num_iterations", num_iterations)
     num_chains = positive_int("num_chains", num_chains)
-    thinning = positive_int("thinning", thinning)
     batch_size = checked_batch_size(batch_size, target.num_data)
-    burn_in = num_iterations // 2 if burn_in is None else nonnegative_int("burn_in", burn_in)
-    num_draws = (num_iterations - burn_in) // thinning
-    if num_draws < 1:
-        raise InputError(
-            f"nothing would be kept of {num_iterations} iterations with a burn_in of {burn_in} and "
-            f"a thinning of {thinning}.",
-            hint="a larger num_iterations; smaller burn_in or thinning",
-        )
+    burn_in, thinning, num_draws = _kept(num_iterations, burn_in, thinning)
     sizes = as_step_sizes(step_size, target, num_iterations)
     blackjax = optional_module("blackjax", extra="blackjax", purpose="follmer.sgld")
     step = _step(blackjax, target, sizes, batch_size, num_chains, run_key)
@@ -84,13 +76,34 @@ def sgld(
         hint="a smaller step_size, such as PolynomialDecay with a tenth of its a",
         progress=progress,
     )
+    return _posterior(target, np.swapaxes(draws, 0, 1).copy(), burn_in, thinning)
+
+
+def _posterior(
+    target: Target, draws: Float[np.ndarray, "chains draws dim"], burn_in: int, thinning: int
+) -> Posterior:
+    num_chains, num_draws, _ = draws.shape
     run = burn_in + num_draws * thinning
     return Posterior(
         target,
-        StoredDraws(np.swapaxes(draws, 0, 1).copy(), "sgld", exact=False),
+        StoredDraws(draws, "sgld", exact=False),
         notes=(f"SGLD: {run} iterations, the first {burn_in} dropped, 1 in {thinning} kept",),
         gradient_evaluations=run * num_chains,
     )
+
+
+def _kept(num_iterations: int, burn_in: Any, thinning: Any) -> tuple[int, int, int]:
+    """Iterations dropped at first, one of how many is kept, and how many are."""
+    thinning = positive_int("thinning", thinning)
+    burn_in = num_iterations // 2 if burn_in is None else nonnegative_int("burn_in", burn_in)
+    num_draws = (num_iterations - burn_in) // thinning
+    if num_draws < 1:
+        raise InputError(
+            f"nothing would be kept of {num_iterations} iterations with a burn_in of {burn_in} and "
+            f"a thinning of {thinning}.",
+            hint="a larger num_iterations; smaller burn_in or thinning",
+        )
+    return burn_in, thinning, num_draws
 
 
 def _step(

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import baselines
-from follmer.judging import AnyAudit, Audit, ChainDiagnostics, diagnose, judge
+from follmer.judging import ChainDiagnostics, diagnose, judge
 from follmer.targets import Target
 
 # One budget for every target.
@@ -73,11 +73,9 @@ def weighted(
     seconds: float,
     gradient_evaluations: int | None,
     note: str = "",
-    audit: AnyAudit | None = None,
 ) -> Result:
-    """A result whose numbers follow from its log weights, and an audit if there is one."""
-    eubo = audit.eubo if isinstance(audit, Audit) else float("nan")
-    found = diagnose(log_weights, eubo)
+    """A result whose numbers follow from its log weights."""
+    found = diagnose(log_weights)
     return Result(
         draws,
         log_weights,
@@ -88,7 +86,7 @@ def weighted(
         found.log_evidence_se,
         found.ess_fraction,
         found.khat,
-        judge(found, audit).name,
+        judge(found).name,
         note,
     )
 

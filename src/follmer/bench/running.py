@@ -127,14 +127,12 @@ def default_fit(target: Target, key: PRNGKeyArray) -> Result:
     draws, log_weights = posterior.weighted_sample(NUM_DRAWS, key=named_key(key, "draws"))
     seconds = time.perf_counter() - began
     note = "; ".join(posterior.notes)
-    return weighted(
-        draws,
-        log_weights,
-        seconds,
-        posterior.gradient_evaluations,
-        note,
-        posterior.audit,
-    )
+    verdict = None if posterior.verdict is None else posterior.verdict.value
+    spent = posterior.gradient_evaluations
+    if not posterior.sampler.weighs:
+        return Result(draws, log_weights, seconds, spent, verdict=verdict, note=note)
+    # As it was judged when it was fitted, whatever these draws say.
+    return weighted(draws, log_weights, seconds, spent, note)._replace(verdict=verdict)
 
 
 def predictive_ratio(result: Result, known: Regression, rng: np.random.Generator) -> float:

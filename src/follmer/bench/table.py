@@ -16,7 +16,7 @@ def table(records: Iterable[Record | PosteriordbRecord]) -> str:
     return markdown([_cells(record) for record in records], left=_LEFT)
 
 
-def as_json(measured_on: dict[str, Any], records: Sequence[Record | PosteriordbRecord]) -> str:
+def as_json(measured_on: dict[str, Any], records: Sequence[Any]) -> str:
     """An object with `machine` and `results`; numbers that are not finite become null."""
     results = [
         {name: _finite(value) for name, value in record._asdict().items()} for record in records

@@ -13,6 +13,7 @@ import jax.scipy.stats as stats
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from follmer.bench.dynamics import hidden_chain, lotka_volterra
 from follmer.datasets.files import read
 from follmer.paper.experiments import a9a, step_function
 from follmer.paper.experiments.gaussian_mixture import FOUR_MODES, TWO_MODES, mixture
@@ -189,6 +190,8 @@ CASES: dict[str, Case] = {
     "german_credit": Case(german_credit, -585.040, approximate=True),
     "breast_cancer": Case(breast_cancer, -55.22, approximate=True),
     "cox_process": Case(cox_process, 501.65, approximate=True),
+    "lotka_volterra": Case(lotka_volterra),
+    "hidden_chain": Case(hidden_chain),
     "a9a": Case(a9a.target),
     "step_function": Case(lambda: step_function.target(0)),
 }

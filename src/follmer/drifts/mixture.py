@@ -1,4 +1,4 @@
-"""A Gaussian mixture, whose Föllmer process is known in closed form."""
+"""Gaussian mixtures, whose Föllmer processes are known in closed form."""
 
 import math
 from typing import Any
@@ -45,3 +45,37 @@ class GaussianMixture(eqx.Module):
         chosen = jax.random.categorical(choice_key, self.log_shares)
         noise = jax.random.normal(noise_key, self.means.shape[1:], self.means.dtype)
         return self.means[chosen] + self.factors[chosen] @ noise
+
+
+class ProductMixture(eqx.Module):
+    """Π_i Σ_c π_ic N(z_i; m_ic, s_ic²) in z, where x = origin + axes z.
+
+    The Föllmer process of independent coordinates is that of every coordinate by itself.
+    """
+
+    origin: Float[Array, " dim"]
+    axes: Float[Array, "dim dim"]
+    inverse: Float[Array, "dim dim"]  # of the axes
+    log_shares: Float[Array, "dim components"]
+    means: Float[Array, "dim components"]
+    sds: Float[Array, "dim components"]
+
+    def __init__(self, origin: Any, axes: Any, shares: Any, means: Any, sds: Any, dtype: Any):
+        with np.errstate(divide="ignore"):
+            parts = (origin, axes, np.linalg.inv(axes), np.log(shares), means, sds)
+        placed = [jax.device_put(np.asarray(part, dtype)) for part in parts]
+        self.origin, self.axes, self.inverse, self.log_shares, self.means, self.sds = placed
+
+    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """The product's log density."""
+        z = self.inverse @ (x - self.origin)
+        logs = self.log_shares + jax.scipy.stats.norm.logpdf(z[:, None], self.means, self.sds)
+        return jnp.sum(jax.nn.logsumexp(logs, axis=1)) + jnp.linalg.slogdet(self.inverse)[1]
+
+    def draw(self, key: PRNGKeyArray) -> Float[Array, " dim"]:
+        """One draw of the product."""
+        choice_key, noise_key = jax.random.split(key)
+        chosen = jax.random.categorical(choice_key, self.log_shares)[:, None]
+        mean, sd = (jnp.take_along_axis(one, chosen, 1)[:, 0] for one in (self.means, self.sds))
+        noise = jax.random.normal(noise_key, mean.shape, mean.dtype)
+        return self.origin + self.axes @ (mean + sd * noise)

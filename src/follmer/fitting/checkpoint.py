@@ -1,6 +1,7 @@
 """A training run as it stands between chunks, in memory and on disk, with the plan it follows."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from follmer.errors import FileError, InputError
 from follmer.mcmc.population import Population
 from follmer.nsfs import Info, State
 from follmer.plans import Plan
+from follmer.plans.survey import Store
 from follmer.posterior.posterior import Attempt
 from follmer.targets import AbstractTarget, Affine
 from follmer.tools import storage
@@ -20,6 +22,7 @@ from follmer.tools.trees import from_arrays, to_arrays
 
 _FILE_KIND = "checkpoint"
 _FILE_NAME = "checkpoint.follmer"
+_RUNG_FILE_NAME = "rung.follmer"
 
 
 class Run(NamedTuple):
@@ -64,6 +67,7 @@ class Progressed(NamedTuple):
     attempts: tuple[Attempt, ...]
     gradient_evaluations: int
     population: Population | None
+    facts: Mapping[str, Any] | None = None  # what the survey knows of modes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Checkpoint:
     path: Path
     fingerprint: dict[str, Any]
     content: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # of an interrupted run
+    resume: bool = False
 
     @classmethod
     def open(cls, folder: str | Path, *, resume: bool, fingerprint: dict[str, Any]) -> "Checkpoint":
@@ -81,13 +86,14 @@ class Checkpoint:
         An error where a run is there that shall not be resumed, or one with other options.
         """
         path = Path(folder) / _FILE_NAME
+        for one in (path, Path(folder) / _RUNG_FILE_NAME):
+            if one.exists() and not resume:
+                raise InputError(
+                    f"{one} already holds a run.",
+                    hint="resume=True to go on with it, another folder, or delete the file",
+                )
         if not path.exists():
-            return cls(path, fingerprint)
-        if not resume:
-            raise InputError(
-                f"{path} already holds a run.",
-                hint="resume=True to go on with it, another folder, or delete the file",
-            )
+            return cls(path, fingerprint, resume=resume)
         header, arrays = storage.read(path, _FILE_KIND)
         for name, wanted in fingerprint.items():
             if header[name] != wanted:
@@ -96,7 +102,12 @@ class Checkpoint:
                     cause="an argument of fit changed since",
                     hint="the arguments of the first run, or another checkpoint folder",
                 )
-        return cls(path, fingerprint, (header, arrays))
+        return cls(path, fingerprint, (header, arrays), resume)
+
+    def for_rungs(self) -> Store:
+        """The file in which a rung that trains nothing keeps what it has so far."""
+        path = self.path.with_name(_RUNG_FILE_NAME)
+        return Store(path, self.fingerprint, resume=self.resume)
 
     def save(self, run: Run, progressed: Progressed) -> None:
         """Replace the file by one that holds the run and the plan."""
@@ -109,6 +120,7 @@ class Checkpoint:
             "settings": {name: one for name, one in plan.settings.items() if _is_plain(one)},
             "attempts": [attempt._asdict() for attempt in progressed.attempts],
             "gradient_evaluations": progressed.gradient_evaluations,
+            "facts": progressed.facts,
             **self.fingerprint,
         }
         history = {f"history_{name}": values for name, values in run.history.items()}
@@ -146,6 +158,7 @@ class Checkpoint:
             tuple(Attempt(**attempt) for attempt in header["attempts"]),
             header["gradient_evaluations"],
             Population.from_arrays(arrays) if has_population else None,
+            header["facts"],
         )
 
     def load(self, like: State, rung: str) -> Run:

@@ -52,6 +52,7 @@ def fit(
     check: bool = True,
     audit: bool = True,
     progress: bool = True,
+    max_seconds: float | None = None,
     **options: Any,
 ) -> Posterior:
     """Reach the posterior and return it: plan, train, judge, until a plan's draws can be used.
@@ -64,9 +65,11 @@ def fit(
     - `precondition`: "auto" climbs to modes from starts near and far, runs Markov chains around
       them and tries in turn: "mixture", the Föllmer process of a Gaussian mixture fitted to the
       chains, in closed form; "flow", a drift trained in coordinates in which the target is near
-      N(0, I). Or one of these alone; or a flow in the coordinates of "identity", "prior",
-      "diagonal", "laplace", "explore" (tempered SMC), or of an `Affine`. What was tried, and why,
-      is in the posterior's `plan` and notes.
+      N(0, I). For networks with hidden layers it is "ensemble" instead: independent descents, a
+      chain from each end, and a flow along the chains where it predicts as well; of the options it
+      honours `batch_size` alone. Or one of these alone; or a flow in the coordinates of
+      "identity", "prior", "diagonal", "laplace", "explore" (tempered SMC), or of an `Affine`. What
+      was tried, and why, is in the posterior's `plan` and notes.
     - `reference`: the process of the target's prior (`follmer.prior_process`): training steers away
       from it by the likelihood alone, in the process's own coordinates and on its time grid.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
@@ -78,12 +81,14 @@ def fit(
     - `check`: evaluate the density and its gradient before anything else (`Target.check`).
     - `audit`: compare the draws with those of Markov chains, without which no verdict is better
       than "use the weights".
+    - `max_seconds`: nothing new is begun after so many seconds: climbs, chains and training end
+      early, and what was reached by then is judged as it is.
 
     Ctrl-C ends training and returns the best drift so far.
     """
     key = as_key(key)
     request = as_request(target, precondition, reference, options)
-    schedule = as_schedule(chunk_size, patience, callbacks, progress)
+    schedule = as_schedule(chunk_size, patience, callbacks, progress, max_seconds)
     saved = open_checkpoint(checkpoint, resume, request, key, chunk_size)
     if check:
         request.check(named_key(key, "check"))

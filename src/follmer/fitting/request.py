@@ -12,14 +12,15 @@ from follmer.fitting.gamma_search import GAMMAS
 from follmer.nsfs import ALGORITHM_OPTIONS, NSFS, State
 from follmer.posterior.posterior import Posterior
 from follmer.targets import AbstractTarget, as_any_target, data_digest
-from follmer.tools.checks import positive_int
+from follmer.tools.checks import positive_float, positive_int
+from follmer.tools.clock import NEVER, Deadline
 
 # Share of draws around 0 at which a density may overflow where training starts elsewhere.
 _RARE = 0.05
 # The arguments of `fit` itself, to tell a misspelt one.
 _OF_FIT = [
     *["key", "precondition", "reference", "chunk_size", "patience", "callbacks"],
-    *["checkpoint", "resume", "check", "audit", "progress"],
+    *["checkpoint", "resume", "check", "audit", "progress", "max_seconds"],
 ]
 
 
@@ -43,15 +44,20 @@ class Schedule(NamedTuple):
     patience: int | None = 10
     callbacks: Sequence[Callback] = ()
     progress: bool = True
+    deadline: Deadline = NEVER
 
 
-def as_schedule(chunk_size: Any, patience: Any, callbacks: Any, progress: bool) -> Schedule:
-    """The schedule; an error where something in it cannot be."""
+def as_schedule(
+    chunk_size: Any, patience: Any, callbacks: Any, progress: bool, max_seconds: Any = None
+) -> Schedule:
+    """The schedule, whose time begins to run; an error where something in it cannot be."""
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise InputError("callbacks must be a list of functions of a Report.")
     if patience is not None:
         patience = positive_int("patience", patience)
-    return Schedule(positive_int("chunk_size", chunk_size), patience, callbacks, progress)
+    seconds = None if max_seconds is None else positive_float("max_seconds", max_seconds)
+    size = positive_int("chunk_size", chunk_size)
+    return Schedule(size, patience, callbacks, progress, Deadline(seconds))
 
 
 class Request(NamedTuple):
@@ -85,7 +91,7 @@ class Request(NamedTuple):
         return {
             "options": {**options, "precondition": named},
             "space": self.target.describe(),
-            "data": data_digest(self.target.data),
+            "data": data_digest(self.target.given),
             "key": np.asarray(jax.random.key_data(key)).tolist(),
             "chunk_size": chunk_size,
         }

@@ -70,6 +70,9 @@ def train(
                 answers = [callback(_report(run)) for callback in schedule.callbacks]
                 if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
                     break
+                if schedule.deadline():
+                    notes.append(f"the time was up at iteration {run.iteration} of training")
+                    break
         except KeyboardInterrupt:
             interrupted = True
             warnings.warn(

@@ -1,22 +1,39 @@
 """A NumPyro model as a target."""
 
-from collections import OrderedDict
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from follmer.errors import InputError
+from follmer.errors import InputError, closest
+from follmer.integrations.numpyro_call import (
+    Call,
+    LogDensity,
+    LogPrior,
+    Outputs,
+    RowLogLikelihood,
+    bound,
+    is_traceable,
+    on_device,
+)
+from follmer.integrations.numpyro_sites import (
+    Site,
+    bijection,
+    is_observation,
+    latent_sites,
+    subsampled_plate,
+    traced,
+    was_observation,
+)
 from follmer.targets import Target
-
-# The share of an array's range from which rounding to single precision blurs it.
-_COARSE = 1e-5
-
-_Site = dict[str, Any]
+from follmer.targets.source import AbstractSource, Labels
+from follmer.tools.keys import KeyRows, as_keys, key_rows
+from follmer.tools.modules import replaced
+from follmer.tools.programs import compiled
 
 
 def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Target:
@@ -24,6 +41,10 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Tar
 
     Draws carry the names and supports of the model's latent sites, and its deterministic sites.
     `log_evidence` is that of the model; improper priors and factors leave it a constant off.
+
+    The arguments are the target's data: `target.with_data({"y": new})` is the same model with
+    another argument `y`. A plate with `subsample_size` makes its rows mini-batches: the target is
+    that of all rows, and `fit(target, batch_size=…)` trains on some at a time, scaled rightly.
 
     Targets of one model on data of the same shapes share their compiled programs, unless the model
     does with its arguments what JAX cannot trace (NumPy, Python's if or int() on arrays): then each
@@ -34,208 +55,187 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Tar
             f"model is {type(model).__name__}, not a function with NumPyro statements.",
             hint="follmer.from_numpyro(model, *the model's arguments)",
         )
+    call, free, is_held = _called(model, args, kwargs)
+    source = _Source(call, _Given(model, args, kwargs) if is_held else None)
+    if call.plate is None:
+        target = Target(LogDensity(call), free, outputs=Outputs(call))
+    else:
+        target = Target(
+            like=free,
+            log_prior=LogPrior(call),
+            log_likelihood=RowLogLikelihood(call),
+            data=jnp.arange(call.size),
+            outputs=Outputs(call),
+        )
+    return replaced(target, source=source)
+
+
+def _called(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Call, PyTree, bool]:
+    """The call, the shapes of its free values, and whether its arguments are constants."""
+    converted = on_device(args, kwargs)
+    if converted is not None:
+        try:
+            call, free = _shaped(model, *converted)
+        except InputError:
+            raise
+        # Arguments as they were given may do; else the error shows again.
+        except Exception:
+            pass
+        else:
+            if is_traceable(call, free):
+                return call, free, False
+    call, free = _shaped(model, args, kwargs)
+    return bound(call), free, True
+
+
+def _shaped(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Call, PyTree]:
+    """The call with its subsampled plate, and the shapes of its free values."""
+    plates: list[tuple[str, int] | None] = []
 
     def like() -> PyTree:
-        latent = _latent_sites(_trace(model, args, kwargs))
+        trace = traced(model, args, kwargs)
+        latent = latent_sites(trace)
+        plates.append(subsampled_plate(trace))
         return {
-            name: jnp.zeros(_bijection(site).inverse_shape(jnp.shape(site["value"])))
+            name: jnp.zeros(bijection(site).inverse_shape(jnp.shape(site["value"])))
             for name, site in latent.items()
         }
 
     # Only shapes are asked for, so nothing is computed.
     free = jax.eval_shape(like)
-    call = _traceable(_Call(model, args, kwargs), free)
-    return Target(_LogDensity(call), free, outputs=_Outputs(call))
+    plate, size = plates[0] or (None, 0)
+    return Call(model, args, kwargs, plate, size), free
 
 
-class _Call(eqx.Module):
-    """A model and the arguments of its call; arrays among them are traced like a target's data."""
+class _Given:
+    """Arguments that JAX cannot hold, told apart by who they are."""
 
-    model: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-class _LogDensity(eqx.Module):
-    """The model's log density at values of its sites on the real line."""
-
-    call: _Call
-
-    def __call__(self, free: PyTree) -> Float[Array, ""]:
-        from numpyro import handlers
-        from numpyro.infer.util import potential_energy
-
-        model, args, kwargs = self.call.model, self.call.args, self.call.kwargs
-        # The seed is set anew at each call: a handler kept between calls would hold on to tracers.
-        return -potential_energy(handlers.seed(model, rng_seed=0), args, kwargs, free)
+    def __init__(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
+        self.model, self.args, self.kwargs = model, args, kwargs
 
 
-class _Outputs(eqx.Module):
-    """The model's latent and deterministic sites."""
+class _Source(AbstractSource):
+    """The model, its arguments by name, its observations and its plates."""
 
-    call: _Call
+    call: Call
+    given: _Given | None  # where the call holds its arguments as constants
 
-    def __call__(self, free: PyTree) -> PyTree:
-        from numpyro import handlers
-        from numpyro.infer.util import constrain_fn
+    @property
+    def data(self) -> dict[str, Any]:
+        given = self._given
+        return {**dict(zip(self._names(), given.args, strict=True)), **given.kwargs}
 
-        model, args, kwargs = self.call.model, self.call.args, self.call.kwargs
-        seeded = handlers.seed(model, rng_seed=0)
-        return constrain_fn(seeded, args, kwargs, free, return_deterministic=True)
+    def with_data(self, data: PyTree) -> Target:
+        given = self._given
+        names, kwargs = self._names(), dict(given.kwargs)
+        if not isinstance(data, Mapping):
+            raise InputError(
+                f"data is {type(data).__name__}; of a NumPyro model it is a dict of arguments.",
+                hint=f"target.with_data({{{', '.join(f'{name!r}: …' for name in self.data)}}})",
+            )
+        args = list(given.args)
+        for name, value in data.items():
+            if name in names:
+                args[names.index(name)] = value
+            elif name in kwargs:
+                kwargs[name] = value
+            else:
+                raise InputError(
+                    f"{name!r} is not an argument that the model was called with.",
+                    hint=closest(str(name), self.data),
+                )
+        return from_numpyro(given.model, *args, **kwargs)
 
+    def log_likelihoods(self, theta: PyTree) -> dict[str, Array]:
+        return self.call.log_likelihoods(theta)
 
-def _traceable(call: _Call, free: PyTree) -> _Call:
-    """The call with its arrays on the device, where the model can be traced without their values.
+    def replicates(
+        self, thetas: PyTree, outputs: PyTree, key: PRNGKeyArray
+    ) -> Mapping[str, Array | np.ndarray]:
+        count = len(jax.tree.leaves(thetas)[0])
+        return _replicated(self.call, thetas, key_rows(key, count))
 
-    Else the model with its arguments bound to it: they are constants of what is compiled.
-    """
+    def observed(self) -> dict[str, np.ndarray]:
+        return {
+            name: np.asarray(site["value"])
+            for name, site in self._sites().items()
+            if is_observation(site)
+        }
 
-    def everything(call: _Call, free: PyTree) -> PyTree:
-        return _LogDensity(call)(free), _Outputs(call)(free)
+    def constants(self) -> dict[str, np.ndarray]:
+        observed = self.observed()
+        arrays = {
+            name: np.asarray(value)
+            for name, value in self.data.items()
+            if isinstance(value, jax.Array | np.ndarray)
+        }
+        return {
+            name: value
+            for name, value in arrays.items()
+            if name not in observed and not any(np.array_equal(value, y) for y in observed.values())
+        }
 
-    try:
-        args, kwargs = _in_order((call.args, call.kwargs))
-        on_device = jax.tree.map(_on_device, _Call(call.model, args, kwargs))
-        eqx.filter_eval_shape(everything, on_device, free)
-    # Whatever stands in the way; what is wrong with the model itself will show again.
-    except Exception:
-        return _Call(lambda: call.model(*call.args, **call.kwargs), (), {})
-    return on_device
+    def labels(self) -> Labels:
+        sites = self._sites()
+        sizes = {
+            name: int(site["args"][0])
+            for name, site in sites.items()
+            if site["type"] == "plate" and name not in ("chain", "draw")
+        }
+        dims = {
+            name: found
+            for name, site in sites.items()
+            if site["type"] in ("sample", "deterministic")
+            and (found := _axis_names(name, site, sizes))
+        }
+        used = {axis for names in dims.values() for axis in names}
+        return Labels(dims, {name: np.arange(size) for name, size in sizes.items() if name in used})
 
+    @property
+    def _given(self) -> "_Given":
+        call = self.call
+        return self.given or _Given(call.model, call.args, call.kwargs)
 
-def _in_order(tree: PyTree) -> PyTree:
-    """The tree with dictionaries that keep their order; those of JAX are sorted by their keys."""
+    def _names(self) -> list[str]:
+        """The names of the arguments that were given by their places."""
+        given = self._given
+        try:
+            parameters = list(inspect.signature(given.model).parameters.values())
+        except (TypeError, ValueError):
+            parameters = []
+        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [one.name for one in parameters if one.kind in plain][: len(given.args)]
+        return names + [f"args.{i}" for i in range(len(names), len(given.args))]
 
-    def ordered(node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        if type(node) not in (dict, OrderedDict):
-            raise TypeError(f"{type(node).__name__} may do more than keep its entries.")
-        return OrderedDict((name, _in_order(value)) for name, value in node.items())
-
-    return jax.tree.map(ordered, tree, is_leaf=lambda node: isinstance(node, dict))
-
-
-def _on_device(leaf: Any) -> Any:
-    """An array as JAX has it; anything else is known while tracing, and told apart by its hash."""
-    if type(leaf) is np.ndarray:
-        array = jnp.asarray(leaf)
-        if array.dtype != leaf.dtype and _is_blurred(leaf, np.asarray(array)):
-            raise TypeError(f"{array.dtype} is too coarse for the array.")
-        return array
-    if isinstance(leaf, np.ndarray):
-        raise TypeError(f"{type(leaf).__name__} may compute in other ways than an array.")
-    if not eqx.is_array(leaf):
-        hash(leaf)
-    return leaf
-
-
-def _is_blurred(values: np.ndarray, rounded: np.ndarray) -> bool:
-    """Whether differences of values get lost, such as those of times in seconds since 1970.
-
-    A model may take them in NumPy, with twice the digits.
-    """
-    finite = np.isfinite(values)
-    if not np.array_equal(np.isfinite(rounded), finite):
-        return True
-    error = np.abs(values[finite] - rounded[finite]).max(initial=0.0)
-    return bool(error > _COARSE * np.ptp(values[finite])) if error > 0 else False
-
-
-def _trace(
-    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, _Site]:
-    """The model's sites at one point of their supports."""
-    from numpyro import handlers
-
-    seeded = handlers.substitute(handlers.seed(model, rng_seed=0), substitute_fn=_origin)
-    try:
-        return handlers.trace(seeded).get_trace(*args, **kwargs)
-    except InputError:
-        raise
-    except Exception as error:
-        error.add_note("raised by your model, called with the arguments given to from_numpyro")
-        raise
-
-
-def _origin(site: _Site) -> Array | None:
-    """The image of 0 for a continuous latent site: improper priors cannot be drawn from."""
-    if not _is_latent(site) or site["fn"].support.is_discrete:
-        return None
-    transform = _bijection(site)
-    shape = (*site["kwargs"].get("sample_shape", ()), *site["fn"].shape())
-    return transform(jnp.zeros(transform.inverse_shape(shape)))
-
-
-def _is_latent(site: _Site) -> bool:
-    return site["type"] == "sample" and not site["is_observed"]
+    def _sites(self) -> dict[str, Site]:
+        """Every site, on all rows."""
+        return traced(self.call.at(), self.call.args, self.call.kwargs)
 
 
-def _bijection(site: _Site) -> Any:
-    from numpyro.distributions import biject_to
+@compiled
+def _replicated(call: Call, thetas: PyTree, keys: KeyRows) -> dict[str, Array]:
+    """Observations drawn anew, given each draw's free values."""
 
-    support = site["fn"].support
-    try:
-        return biject_to(support)
-    except NotImplementedError:
-        raise InputError(
-            f"NumPyro has no bijection onto {support!r}, the support of site {site['name']}.",
-            cause="a support without interior, such as a sphere",
-            hint="another parametrisation, e.g. numpyro.handlers.reparam with "
-            "ProjectedNormalReparam",
-        ) from None
+    def one(draw: tuple[PyTree, PRNGKeyArray]) -> dict[str, Array]:
+        trace = call.traced(draw[0], key=draw[1])
+        return {name: site["value"] for name, site in trace.items() if was_observation(site)}
+
+    return jax.lax.map(one, (thetas, as_keys(keys)))
 
 
-def _is_point_mass(distribution: Any) -> bool:
-    from numpyro.distributions import Delta
-
-    # Plates and masks wrap the distribution they stand around.
-    while hasattr(distribution, "base_dist"):
-        distribution = distribution.base_dist
-    return isinstance(distribution, Delta)
-
-
-def _latent_sites(trace: dict[str, _Site]) -> dict[str, _Site]:
-    """The sites to sample; what cannot be sampled is refused by name."""
-    subsampled = [
-        name
-        for name, site in trace.items()
-        if site["type"] == "plate" and len(site["value"]) < site["args"][0]
-    ]
-    if subsampled:
-        raise InputError(
-            f"the model subsamples its data in plate {', '.join(subsampled)}.",
-            cause="numpyro.plate(…, subsample_size=…) makes the density random",
-            hint="drop subsample_size; for mini-batches, follmer.Target(log_prior=, "
-            "log_likelihood=, data=, like=) and fit(…, batch_size=…)",
-        )
-    fixed = [name for name, site in trace.items() if site["type"] == "param"]
-    if fixed:
-        raise InputError(
-            f"the model has parameters without a prior: {', '.join(fixed)}.",
-            cause="numpyro.param or numpyro.module, which only optimisation can set",
-            hint="numpyro.sample with a prior, or with ImproperUniform for a flat one",
-        )
-    latent = {name: site for name, site in trace.items() if _is_latent(site)}
-    discrete = [name for name, site in latent.items() if site["fn"].support.is_discrete]
-    if discrete:
-        raise InputError(
-            f"the model has discrete latent sites: {', '.join(discrete)}.",
-            cause="only continuous unknowns can be sampled by a diffusion; or an observation was "
-            "left out (obs=None)",
-            hint="sum them out by hand, e.g. with MixtureSameFamily or numpyro.factor; or pass "
-            "the data",
-        )
-    points = [name for name, site in latent.items() if _is_point_mass(site["fn"])]
-    if points:
-        raise InputError(
-            f"the model samples from a Delta distribution: {', '.join(points)}.",
-            cause="a point mass has no density",
-            hint="numpyro.deterministic(name, value)",
-        )
-    if not latent:
-        raise InputError(
-            "the model has no latent sites, so there is nothing to sample.",
-            cause="every numpyro.sample has obs=, or the model was conditioned on all its sites",
-        )
-    return latent
+def _axis_names(name: str, site: Site, sizes: Mapping[str, int]) -> list[str]:
+    """The plates along a site's axes, up to the last that is known."""
+    shape = np.shape(site["value"])
+    batch = len(shape) - (site["fn"].event_dim if site["type"] == "sample" else 0)
+    names = [f"{name}_dim_{i}" for i in range(batch)]
+    last = 0
+    for frame in site["cond_indep_stack"]:
+        axis = batch + frame.dim
+        if axis >= 0 and shape[axis] == sizes.get(frame.name):
+            names[axis] = frame.name
+            last = max(last, axis + 1)
+    return names[:last]

@@ -1,6 +1,10 @@
 """How good draws are: weights, chains, an audit, simulation-based calibration, a verdict."""
 
+from follmer.judging.answers import Answers, compare_answers
 from follmer.judging.chains import ChainDiagnostics, diagnose_chains
+from follmer.judging.pointwise import pointwise_log_likelihood
+from follmer.judging.predictions import audit_predictions, psis_loo
+from follmer.judging.predictive_audit import PredictiveAudit
 from follmer.judging.sbc import Calibration, sbc
 from follmer.judging.verdict import (
     AnyAudit,
@@ -14,6 +18,7 @@ from follmer.judging.verdict import (
 from follmer.judging.weights import Diagnostics, diagnose, ess_fraction, pareto_smooth
 
 __all__ = [
+    "Answers",
     "AnyAudit",
     "Audit",
     "Calibration",
@@ -21,12 +26,17 @@ __all__ = [
     "Diagnostics",
     "Judgement",
     "LocalAudit",
+    "PredictiveAudit",
     "Verdict",
     "as_audit",
+    "audit_predictions",
+    "compare_answers",
     "diagnose",
     "diagnose_chains",
     "ess_fraction",
     "judge",
     "pareto_smooth",
+    "pointwise_log_likelihood",
+    "psis_loo",
     "sbc",
 ]

@@ -6,9 +6,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.judging.verdict import Audit, LocalAudit
 from follmer.judging.weights import ess_fraction, pareto_smooth, weighted_moments
-from follmer.mcmc.population import GRADIENTS_PER_CALL, Population, population_from
+from follmer.mcmc.chains import GRADIENTS_PER_CALL
+from follmer.mcmc.population import Population, population_from
 from follmer.posterior.posterior import Posterior
-from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, MixtureFlow, log_weights_to
+from follmer.posterior.samplers import (
+    DRAWS_AT_ONCE,
+    Flow,
+    MixtureFlow,
+    Weighted,
+    log_weights_to,
+)
 from follmer.posterior.structured import StructuredFlow, single_local_log_weights
 from follmer.targets import AbstractTarget, Density
 from follmer.tools.checks import as_key
@@ -31,11 +38,16 @@ _LINE, _STEP, _NOISY = 8, 1e-3, 0.05
 
 
 def audited(
-    posterior: Posterior, *, key: PRNGKeyArray, population: Population | None = None
+    posterior: Posterior,
+    *,
+    key: PRNGKeyArray,
+    draws: Weighted | None = None,
+    population: Population | None = None,
 ) -> Posterior:
     """The same posterior with an audit: its draws beside those of a population of Markov chains.
 
-    Without a population, chains start from the posterior's own weighted draws. Where they would
+    `draws` are flat ones of the posterior, with log weights, where there are some already. Without
+    a population, chains start from the posterior's own weighted draws. Where they would
     cost too much there is no audit; of very many locals, some are judged one by one instead. A note
     is added where single precision is too coarse for the density.
     """
@@ -48,8 +60,9 @@ def audited(
         return posterior.with_audit(LocalAudit(float(np.quantile(shares, _FEW)), len(shares)))
     if not isinstance(sampler, Flow | MixtureFlow | StructuredFlow):
         return posterior
-    flat = posterior.flat_sample(sampler.draws_judged, key=draw_key)
-    x, log_weights = (np.asarray(part, float) for part in flat)
+    if draws is None:
+        draws = posterior.flat_sample(sampler.draws_judged, key=draw_key)
+    x, log_weights = (np.asarray(part, float) for part in draws)
     # From the draws' coordinates to those of the posterior's target, which may be whitened itself;
     # of a structured target the map is that of the globals alone.
     mapped = posterior.target.affine is None and not target.has_locals

@@ -1,11 +1,13 @@
-"""What a user should do with the draws: one of four verdicts, and why."""
+"""What a user should do with the draws: one of five verdicts, and why."""
 
 import enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from follmer.judging.answers import Answers
 from follmer.judging.chains import ChainDiagnostics
+from follmer.judging.predictive_audit import PredictiveAudit, judge_predictions
 from follmer.judging.weights import Diagnostics
 
 
@@ -14,13 +16,14 @@ class Verdict(enum.Enum):
 
     TRUSTWORTHY = "trustworthy"
     USE_WEIGHTS = "use the weights"
+    GOOD_FOR_PREDICTIONS = "good for predictions"
     NO_PROOF = "no proof of quality"
     DO_NOT_USE = "do not use"
 
     @property
     def is_usable(self) -> bool:
-        """Whether plain or weighted answers can be relied on."""
-        return self in (Verdict.TRUSTWORTHY, Verdict.USE_WEIGHTS)
+        """Whether plain or weighted answers, or a network's predictions, can be relied on."""
+        return self not in (Verdict.NO_PROOF, Verdict.DO_NOT_USE)
 
 
 class Judgement(NamedTuple):
@@ -47,7 +50,10 @@ class Audit(NamedTuple):
     mean_shift_noise: float  # what chance alone makes of it
     missed_modes: int = 0  # that hold mass and that the weighted draws do not visit
     rhat: float = 1.0  # how far the chains agree (nested R-hat)
-    rests_on: str = ""  # in words
+    search_ended: bool = True  # whether climbs had stopped to find new modes
+    second_log_evidence: float | None = None  # ln Z by tempering, where there was one
+    flat: str = ""  # a coordinate along which the density does not fall off
+    rests_on: str = ""  # what was looked at, in words
 
 
 class LocalAudit(NamedTuple):
@@ -61,12 +67,13 @@ class LocalAudit(NamedTuple):
     num_rows: int  # data points that were looked at
 
 
-AnyAudit = Audit | LocalAudit
+AnyAudit = Audit | LocalAudit | PredictiveAudit
 
 
 def as_audit(fields: dict[str, Any]) -> AnyAudit:
     """The audit that has these fields, as files keep them."""
-    return LocalAudit(**fields) if fields.keys() == {*LocalAudit._fields} else Audit(**fields)
+    kinds: tuple[type[AnyAudit], ...] = (LocalAudit, PredictiveAudit)
+    return next((one for one in kinds if fields.keys() == {*one._fields}), Audit)(**fields)
 
 
 class Limits(NamedTuple):
@@ -84,6 +91,16 @@ class Limits(NamedTuple):
     crossed: float = 0.1
     # Nats between ln Z and its upper bound from which mass is missing.
     far: float = 3.0
+    # Nats between two estimates of ln Z, by weights and by tempering.
+    contradiction: float = 0.5
+    # Differences between plain and weighted means, in standard deviations, and relative ones
+    # between standard deviations, up to which plain draws can be used: two thirds of the errors
+    # that `follmer bench verdicts` calls wrong.
+    same_mean: float = 0.1
+    same_spread: float = 0.1
+    # Relative standard error of a standard deviation from which it rests on few draws: a third of
+    # what `follmer bench verdicts` calls wrong.
+    heavy: float = 0.05
     # Share from which, given the globals, a local's draws resemble its posterior.
     alike: float = 0.5
     # R-hat: chains agree up to here, disagree from there on (Vehtari et al. 2021,
@@ -99,11 +116,23 @@ LIMITS = Limits()
 
 
 def judge(
-    found: Diagnostics | ChainDiagnostics, audit: AnyAudit | None = None, limits: Limits = LIMITS
+    found: Diagnostics | ChainDiagnostics | None,
+    audit: AnyAudit | None = None,
+    answers: Answers | None = None,
+    limits: Limits = LIMITS,
 ) -> Judgement:
-    """A plain reading of the diagnostics."""
+    """A plain reading of the diagnostics; of predictions, where they were audited."""
+    if isinstance(audit, PredictiveAudit):
+        good, advice = judge_predictions(audit)
+        return Judgement(Verdict.GOOD_FOR_PREDICTIONS if good else Verdict.DO_NOT_USE, advice)
+    assert found is not None
     if isinstance(found, ChainDiagnostics):
         return _judge_chains(found, limits)
+    if isinstance(audit, Audit) and audit.flat:
+        return _refuse(
+            f"the density does not fall off along {audit.flat}, so its integral is not finite: "
+            "give that parameter a proper prior, bound it, or leave it out"
+        )
     if not np.isfinite([found.elbo, found.log_evidence, found.ess_fraction]).all():
         return _refuse("some weights are not finite: run target.check(key=…)")
     if np.isnan(found.khat):
@@ -126,13 +155,15 @@ def judge(
     if audit is None:
         return Judgement(
             Verdict.USE_WEIGHTS,
-            "weights alone cannot show what no path reaches: fit with audit=True for a second "
-            "opinion",
+            "weights alone cannot show what no path reaches: fit with audit=True or, where Markov "
+            "chains to compare with cost too much, see whether the answers stay with another key",
         )
-    return _judge_audited(found, audit, limits)
+    doubt = _doubt(found, audit, limits)
+    return _judge_plain(found, audit, answers, limits) if doubt is None else doubt
 
 
-def _judge_audited(found: Diagnostics, audit: Audit, limits: Limits) -> Judgement:
+def _doubt(found: Diagnostics, audit: Audit, limits: Limits) -> Judgement | None:
+    """What the audit says against the draws, weighted or not."""
     if audit.missed_modes:
         return _refuse(
             f"Markov chains found modes that no draw visits ({audit.missed_modes}): "
@@ -147,25 +178,56 @@ def _judge_audited(found: Diagnostics, audit: Audit, limits: Limits) -> Judgemen
             "(num_iterations=) or precondition='explore'"
         )
     if not audit.rhat <= limits.disagree:
-        return Judgement(
-            Verdict.NO_PROOF,
+        return _unproven(
             "the Markov chains that the draws are compared with do not agree with each other: "
-            "other coordinates, or a longer run (max_seconds=)",
+            "other coordinates, or a longer run (max_seconds=)"
         )
     if found.elbo - audit.eubo > limits.crossed + 3.0 * audit.eubo_se:
-        return Judgement(
-            Verdict.NO_PROOF,
+        return _unproven(
             "the upper bound on ln Z is below the lower one, so the Markov chains have not covered "
-            "the posterior: a longer run, or precondition='explore'",
+            "the posterior: a longer run, or precondition='explore'"
         )
-    if _is_close(found, audit, limits):
+    if not audit.search_ended:
+        return _unproven(
+            "climbs were still finding new modes when they ended, so others may be missing: a "
+            "longer run (max_seconds=), or a target whose equivalent modes are ruled out"
+        )
+    if audit.second_log_evidence is not None:
+        second = abs(audit.second_log_evidence - found.log_evidence)
+        if not second - 3.0 * found.log_evidence_se <= limits.contradiction:
+            return _unproven(
+                f"two estimates of ln Z differ by {second:.2g} nats, by weights and by tempering: "
+                "a longer run (max_seconds=)"
+            )
+    return None
+
+
+def _judge_plain(
+    found: Diagnostics, audit: Audit, answers: Answers | None, limits: Limits
+) -> Judgement:
+    """Whether plain draws will do where weighted ones do."""
+    by_weights = "use expectation() and resample()"
+    if not _is_close(found, audit, limits):
         return Judgement(
-            Verdict.TRUSTWORTHY, "the draws can be used as they are; the weights change little"
+            Verdict.USE_WEIGHTS, f"plain draws are biased, weighted ones are sound: {by_weights}"
+        )
+    if answers is not None and not answers.spread_error <= limits.heavy:
+        return Judgement(
+            Verdict.USE_WEIGHTS,
+            f"tails are heavy: the standard deviation of {answers.heaviest} rests on a few draws "
+            f"far out (± {answers.spread_error:.0%} with so many), or does not exist. Report "
+            f"quantiles; for moments take many draws and {by_weights}",
+        )
+    apart = answers is not None and not (
+        answers.mean_gap <= limits.same_mean and answers.spread_gap <= limits.same_spread
+    )
+    if apart:
+        return Judgement(
+            Verdict.USE_WEIGHTS,
+            f"plain draws are close, but have other moments than weighted ones: {by_weights}",
         )
     return Judgement(
-        Verdict.USE_WEIGHTS,
-        "plain draws are biased, weighted ones are sound: use expectation() and resample(), or "
-        "train longer for plain draws",
+        Verdict.TRUSTWORTHY, "the draws can be used as they are; the weights change little"
     )
 
 
@@ -209,3 +271,7 @@ def _judge_chains(found: ChainDiagnostics, limits: Limits) -> Judgement:
 
 def _refuse(advice: str) -> Judgement:
     return Judgement(Verdict.DO_NOT_USE, advice)
+
+
+def _unproven(advice: str) -> Judgement:
+    return Judgement(Verdict.NO_PROOF, advice)

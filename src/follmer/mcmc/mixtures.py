@@ -11,13 +11,33 @@ _COMPONENTS = (1, 2, 4, 8, 16, 32)
 # Nats per held-out draw that more components must gain to be worth their cost.
 _WORTH = 0.005
 _ITERATIONS, _SETTLED = 60, 1e-4
+# Coordinates up to which all components are evaluated in one product.
+_FEW_DIMENSIONS = 16
 # A gradient of so many inverse standard deviations is a singularity's.
 _STEEPEST = 1e4
-# Rounds of importance sampling: how many, draws of each, steps of EM; draws of a chain per
-# independent one; the effective share of draws that leaves nothing to improve.
-_REWEIGHINGS, _NUM_REWEIGHED, _EM_STEPS, _CORRELATED, _EVEN = 3, 8192, 10, 8.0, 0.995
+# Widths of components, relative to their own, that importance sampling draws from.
+_WIDTHS = (1.0, 2.0, 6.0)
+_Shares = tuple[float, ...]
+# Its rounds: draws, the widths' shares in them, steps of EM, and the widths' shares that EM begins
+# with. Into the tails, where a good mixture is told; near by, where a poor one is mended; and many
+# draws at last, for the variances.
+_ROUNDS: tuple[tuple[int, _Shares, int, _Shares], ...] = (
+    (8192, (0.5, 0.3, 0.2), 10, (0.9, 0.07, 0.03)),
+    *2 * ((8192, (0.5, 0.5), 10, (0.9, 0.1)),),
+    (8192, (0.5, 0.3, 0.2), 10, (0.9, 0.07, 0.03)),
+    *2 * ((32768, (0.5, 0.3, 0.2), 4, (1.0,)),),
+)
+# The share of all draws' covariance that every component has, however narrow.
+_FLOOR = 1e-9
+# Draws of a chain per independent one.
+_CORRELATED = 8.0
+# Nothing is left to improve where this share of draws is effective, and variances differ by no more
+# than this share.
+_EVEN, _ALIKE = 0.99, 0.02
+# Nats per held-out draw that a round may lose: chance, where it gains in the tails.
+_LOST = 0.005
 # A component of less share is left out.
-_NEXT_TO_NONE = 3e-4
+_NEXT_TO_NONE = 1e-5
 # Nats per draw by which two Gaussians are told apart.
 _NOISE = 0.02
 # Draws per component and coordinate: fewer cannot tell a covariance.
@@ -35,17 +55,24 @@ class Mixture(NamedTuple):
 
     def log_densities(self, x: Float[np.ndarray, "draws dim"]) -> np.ndarray:
         """ln share_c N_c(x), for every draw and component."""
-        found = np.empty((len(self.shares), len(x)))
-        constants = np.log(self.shares) - 0.5 * x.shape[1] * np.log(2 * np.pi)
-        for i, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
-            inverse = np.linalg.inv(safe_cholesky(covariance))
-            z = (x - mean) @ inverse.T
-            log_det = np.sum(np.log(np.diag(inverse)))
-            found[i] = constants[i] + log_det - 0.5 * np.einsum("ij,ij->i", z, z)
-        return found.T
+        dim = x.shape[1]
+        inverses = [np.linalg.inv(safe_cholesky(one)) for one in self.covariances]
+        log_dets = np.array([np.sum(np.log(np.diag(one))) for one in inverses])
+        constants = np.log(self.shares) + log_dets - 0.5 * dim * np.log(2 * np.pi)
+        pairs = zip(self.means, inverses, strict=True)
+        if dim > _FEW_DIMENSIONS:
+            lengths = [np.sum(((x - mean) @ inverse.T) ** 2, axis=1) for mean, inverse in pairs]
+            return constants - 0.5 * np.stack(lengths, axis=1)
+        # All components in one product: a quadratic form is linear in the products of coordinates.
+        forms = []
+        for mean, inverse in pairs:
+            precision = inverse.T @ inverse
+            slope = precision @ mean
+            forms.append(np.concatenate([[mean @ slope], -2.0 * slope, precision.ravel()]))
+        return constants - 0.5 * _products(x) @ np.stack(forms, axis=1)
 
     def log_density(self, x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " draws"]:
-        return np.logaddexp.reduce(self.log_densities(x), axis=1)
+        return _log_sum(self.log_densities(x))[0]
 
     def draw(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "count dim"]:
         chosen = rng.choice(len(self.shares), count, p=self.shares / self.shares.sum())
@@ -177,35 +204,64 @@ def improved(
     x: Float[np.ndarray, "draws dim"],
     weights: Float[np.ndarray, " draws"],
     num_iterations: int,
+    *,
+    anchored: bool = False,
 ) -> Mixture:
-    """Expectation maximisation on weighted draws, from a mixture on."""
+    """Expectation maximisation on weighted draws, from a mixture on.
+
+    A component of few draws takes the shape of all components together or, where the mixture is
+    `anchored`, keeps its own.
+    """
     score, share = -np.inf, weights / weights.sum()
     pooled = np.cov(x.T, aweights=weights).reshape(2 * (x.shape[1],)) + 1e-12 * np.eye(x.shape[1])
+    anchors = mixture.covariances if anchored else None
     for _ in range(num_iterations):
-        logs = mixture.log_densities(x)
-        total = np.logaddexp.reduce(logs, axis=1)
+        total, responsibilities = _log_sum(mixture.log_densities(x))
         gained, score = share @ total - score, share @ total
         if gained < _SETTLED:
             break
-        responsibilities = weights[:, None] * np.exp(logs - total[:, None])
-        mixture = _maximised(x, responsibilities, pooled)
+        responsibilities *= weights[:, None]
+        kept = responsibilities.sum(axis=0) > _NEXT_TO_NONE * weights.sum()
+        anchors = None if anchors is None else anchors[kept]
+        mixture = _maximised(x, responsibilities[:, kept], pooled, anchors)
     return mixture
 
 
-def _maximised(x: np.ndarray, responsibilities: np.ndarray, pooled: np.ndarray) -> Mixture:
-    counts = responsibilities.sum(axis=0) + 1e-9
+def _maximised(
+    x: np.ndarray, responsibilities: np.ndarray, pooled: np.ndarray, anchors: np.ndarray | None
+) -> Mixture:
+    counts, dim = responsibilities.sum(axis=0), x.shape[1]
     means = (responsibilities.T @ x) / counts[:, None]
-    prior = x.shape[1] + 2.0
-    within = np.stack(
-        [
-            (weights[:, None] * (x - mean)).T @ (x - mean)
-            for weights, mean in zip(responsibilities.T, means, strict=True)
-        ]
-    )
-    # A component of few draws takes the shape of all components together.
-    typical = within.sum(axis=0) / counts.sum() + 1e-6 * pooled
-    covariances = (within + prior * typical) / (counts + prior)[:, None, None]
+    if dim > _FEW_DIMENSIONS:
+        pairs = zip(responsibilities.T, means, strict=True)
+        within = np.stack([(each[:, None] * (x - mean)).T @ (x - mean) for each, mean in pairs])
+    else:
+        squares = responsibilities.T @ _products(x)[:, 1 + dim :]
+        outer = counts[:, None, None] * means[:, :, None] * means[:, None]
+        within = squares.reshape(-1, dim, dim) - outer
+    typical = within.sum(axis=0) / counts.sum() if anchors is None else anchors
+    # Draws that a component is told by, of whatever weight.
+    support = counts**2 / np.sum(responsibilities**2, axis=0) / _CORRELATED
+    support = np.maximum(support, counts)[:, None, None]
+    trust = support / (support + dim + 2.0)
+    own = within / counts[:, None, None]
+    # A little of all draws' shape, against components that collapse.
+    covariances = trust * own + (1.0 - trust) * typical + _FLOOR * pooled
     return Mixture(counts / counts.sum(), means, covariances)
+
+
+def _products(x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "draws products"]:
+    """1, the coordinates, and all products of two."""
+    both = (x[:, :, None] * x[:, None]).reshape(len(x), -1)
+    return np.concatenate([np.ones((len(x), 1)), x, both], axis=1)
+
+
+def _log_sum(logs: Float[np.ndarray, "draws parts"]) -> tuple[np.ndarray, np.ndarray]:
+    """ln Σ exp of every row, and the parts' shares in it."""
+    top = logs.max(axis=1, keepdims=True)
+    parts = np.exp(logs - top)
+    total = parts.sum(axis=1, keepdims=True)
+    return (top + np.log(total))[:, 0], parts / total
 
 
 def reweighed(
@@ -215,37 +271,50 @@ def reweighed(
     judges: Float[np.ndarray, "others dim"],
     rng: np.random.Generator,
     most: int,
+    most_draws: int = _ROUNDS[-1][0],
 ) -> Mixture:
     """The mixture after rounds of drawing from it, weighing by the target, and fitting again.
 
-    Independent draws with weights know more than chains do, where the mixture reaches. A round is
-    kept where other draws of the chains, the `judges`, find it likelier.
+    Independent draws with weights know more than chains do, where the mixture reaches; draws of
+    wider components tell how much mass is in the tails. A round is kept where other draws of the
+    chains, the `judges`, find it likelier.
     """
-    score = np.mean(mixture.log_density(judges))
-    wider = 1.0 + 3.0 / np.sqrt(chains.shape[1])
-    for _ in range(_REWEIGHINGS):
-        # Half of the draws come from wider components: the tails are beyond what was reached.
-        wide = mixture._replace(covariances=wider * mixture.covariances)
-        proposal = joined([mixture, wide], np.full(2, 0.5))
-        x = proposal.draw(_NUM_REWEIGHED, rng)
-        values, log_own = finite_or_none(log_density(x)), mixture.log_density(x)
-        log_all = proposal.log_density(x)
-        logs = values - log_all
-        if not np.isfinite(logs.max()) or _are_even(values - log_own, log_own - log_all):
+    least = np.mean(mixture.log_density(judges)) - _LOST
+    for count, drawn, steps, begun in _ROUNDS:
+        proposal = _at_widths(mixture, drawn)
+        x = proposal.draw(min(count, most_draws), rng)
+        values, log_all = finite_or_none(log_density(x)), proposal.log_density(x)
+        logs, log_own = values - log_all, mixture.log_density(x)
+        if not np.isfinite(logs.max()):
             break
+        if _is_matched(x, logs, log_own - log_all):
+            if len(drawn) == len(_WIDTHS):
+                break
+            # Near by nothing is left to mend.
+            continue
         weights = np.exp(logs - logs.max())
         weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
         weights *= weights.sum() / np.sum(weights**2)
         both = np.concatenate([x, chains])
         weights = np.concatenate([weights, np.full(len(chains), 1.0 / _CORRELATED)])
-        # A tenth of wider components, for EM to lay into the tails.
-        begun = joined([mixture, wide], np.array([0.9, 0.1]))
-        tried = pruned(improved(begun, both, weights, _EM_STEPS), most)
-        new = np.mean(tried.log_density(judges))
-        if new < score:
-            break
-        mixture, score = tried, new
+        begin = _at_widths(mixture, begun)
+        tried = pruned(improved(begin, both, weights, steps, anchored=True), most)
+        score = np.mean(tried.log_density(judges))
+        if score >= least:
+            mixture, least = tried, max(least, score - _LOST)
     return mixture
+
+
+def _at_widths(mixture: Mixture, shares: _Shares) -> Mixture:
+    """A mixture of the mixture at several widths."""
+    widths = _WIDTHS[: len(shares)]
+    return joined([widened(mixture, width) for width in widths], np.array(shares))
+
+
+def widened(mixture: Mixture, scale: float) -> Mixture:
+    """Every component so many times as wide; in many dimensions less, where width is volume."""
+    factor = 1.0 + (scale**2 - 1.0) / np.sqrt(mixture.means.shape[1])
+    return mixture._replace(covariances=factor * mixture.covariances)
 
 
 def finite_or_none(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
@@ -253,11 +322,21 @@ def finite_or_none(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " 
     return np.where(np.isfinite(values), values, -np.inf)
 
 
-def _are_even(logs: Float[np.ndarray, " draws"], log_ratios: Float[np.ndarray, " draws"]) -> bool:
-    """Whether weights are even for draws of a mixture, told by draws of another one."""
-    ratios, weights = np.exp(log_ratios), np.exp(logs - logs.max())
-    squared = np.mean(ratios * weights) ** 2 / np.mean(ratios * weights**2) / np.mean(ratios)
-    return bool(squared > _EVEN)
+def _is_matched(
+    x: Float[np.ndarray, "draws dim"],
+    logs: Float[np.ndarray, " draws"],
+    log_ratios: Float[np.ndarray, " draws"],
+) -> bool:
+    """Whether a mixture has even weights and the target's variances, told by another's draws.
+
+    `logs` are the target's log weights for the draws, `log_ratios` the mixture's.
+    """
+    of_target, of_mixture = np.exp(logs - logs.max()), np.exp(log_ratios)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.where(of_mixture > 0, of_target / of_mixture, 0.0)
+    even = np.mean(of_target) ** 2 / np.mean(of_mixture * own**2) / np.mean(of_mixture)
+    spreads = [np.average((x - np.average(x, 0, w)) ** 2, 0, w) for w in (of_target, of_mixture)]
+    return bool(even > _EVEN and np.max(np.abs(spreads[0] / spreads[1] - 1.0)) < _ALIKE)
 
 
 def _scattered(

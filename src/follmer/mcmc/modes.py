@@ -4,57 +4,40 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from follmer.mcmc.climbs import NEARLY, ROUGHLY, Ends, climb, climbed
 from follmer.mcmc.curvature import coordinate_widths
 from follmer.targets import Density
+from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator
 
 # Starts of a round.
 NUM_STARTS = 64
 # Half of the first starts are scattered at scales from 1 to this many of the coordinates' units.
 FARTHEST = 1e3
-# Rounds in all. More are made for as long as this share of climbs ends in modes seen only once: the
-# chance that another climb finds a new one (Good & Turing; Good 1953).
-_MAX_ROUNDS, _UNSEEN = 40, 0.001
-# Starts of later rounds are this many times as spread as the modes found so far.
-_WIDER = 1.5
+# Where there are several modes, climbs go on until the chance that another one finds a new mode is
+# below this: modes seen once, as a share of the climbs (Good & Turing; Good 1953), and three more
+# where none is (the rule of three: such a chance of 3/n would go unseen once in 20 times).
+# And until half of all climbs have found nothing new.
+_UNSEEN, _ONE_IN_TWENTY = 0.0003, 3.0
+# A search that is cut short has ended all the same where the chance is below this.
+_NEARLY_SEEN = 0.01
+# Starts of a later round: as many as all before, up to this number. Half are spread evenly over a
+# box this many times as wide as that of the modes so far, half by a normal this many times as wide
+# as they are: narrow modes are small beside the box, far ones beyond it.
+_LATER_STARTS, _WIDER_BOX, _WIDER = 256, 1.2, 1.5
 # A mode so many nats below the best, and more for each coordinate, cannot hold any mass.
 _FAR_BELOW, _FAR_BELOW_EACH = 20.0, 10.0
 # New ends are first compared with so many of the nearest known modes.
 _NEAREST = 3
 # Modes are countless where so many climbs, and this share of them, end apart; or above a number.
 _MANY_CLIMBS, _APART, _MOST = 128, 0.5, 64
-# Steps of a climb, and places that its curvature is read from.
-_MAX_STEPS, _MEMORY = 200, 8
-# The gradient's norm below which it has arrived.
-_FLAT = 1e-8
-# A step that does not gain this share of what its slope promises is shortened: several lengths,
-# relative to the last, are tried at once, so many times.
-_ARMIJO = 1e-4
-_SHORTER, _MAX_SHORTENINGS = 4.0 ** -np.arange(1.0, 5.0), 6
 # A dip of this many nats on the straight line between two ends makes them two modes.
 _DIP = 1.0
 _POINTS_BETWEEN = 16
-
-
-class Ends(NamedTuple):
-    """Where climbs ended, best first."""
-
-    x: Float[np.ndarray, "ends dim"]
-    log_density: Float[np.ndarray, " ends"]
-
-
-class Arrival(NamedTuple):
-    """When climbs have arrived."""
-
-    gain: float  # nats that a step gains
-    strikes: int  # steps in a row that gain less
-    share_left: float  # of the climbs, which are not waited for
-
-
-# Of many climbs the slowest few are not waited for until it matters.
-ROUGHLY, NEARLY, FINELY = Arrival(1.0, 1, 0.25), Arrival(1e-3, 2, 0.25), Arrival(1e-5, 6, 0.0)
+# Rounds in which ends are joined to ridges: each may double a ridge's length.
+_RIDGE_ROUNDS = 6
 
 
 class Modes(NamedTuple):
@@ -65,6 +48,7 @@ class Modes(NamedTuple):
     num_climbs: int
     farthest: float  # the scale of the farthest starts
     unseen: float  # the chance that one more climb would find another mode
+    search_ended: bool = True  # or was cut short, while there may have been more
 
     @property
     def are_countless(self) -> bool:
@@ -74,10 +58,18 @@ class Modes(NamedTuple):
 
     def __str__(self) -> str:
         found = "one mode" if len(self.x) == 1 else f"{len(self.x)} modes"
-        return f"{self.num_climbs} climbs from starts up to {self.farthest:.3g} units away: {found}"
+        far = f"starts up to {self.farthest:.0f} units away"
+        return f"{self.num_climbs} climbs from {far} found {found}"
 
 
-def find_modes(density: Density, key: PRNGKeyArray, *, num_starts: int = NUM_STARTS) -> Modes:
+def find_modes(
+    density: Density,
+    key: PRNGKeyArray,
+    *,
+    num_starts: int = NUM_STARTS,
+    max_climbs: int = 32768,
+    stop: Callable[[], bool] = NEVER,
+) -> Modes:
     """Climb from starts near and far, and again among what was found while there is more."""
     rng, dim = generator(key, "starts"), density.dim
     near = rng.normal(size=(-(-num_starts // 2), dim))
@@ -86,14 +78,24 @@ def find_modes(density: Density, key: PRNGKeyArray, *, num_starts: int = NUM_STA
     far *= FARTHEST ** rng.uniform(size=(len(far), 1))
     found = _Found(density)
     found.add(np.concatenate([near, far]))
-    rounds = 1
-    while len(found.x) > 1 and found.unseen > _UNSEEN and rounds < _MAX_ROUNDS:
-        if found.modes(FARTHEST).are_countless:
+    while len(found.x) > 1 and found.may_miss_some and found.num_climbs < max_climbs:
+        if found.modes(FARTHEST).are_countless or stop():
             break
-        spread = found.x.std(axis=0) + 1.0
-        found.add(found.x.mean(axis=0) + _WIDER * spread * rng.normal(size=(num_starts, dim)))
-        rounds += 1
+        count = min(found.num_climbs, _LATER_STARTS, max_climbs - found.num_climbs)
+        found.add(_among(found.x, count, rng))
     return found.modes(FARTHEST if num_starts > 1 else 1.0)
+
+
+def _among(
+    modes: Float[np.ndarray, "modes dim"], count: int, rng: np.random.Generator
+) -> Float[np.ndarray, "count dim"]:
+    """Starts among modes, and around them."""
+    low, high = modes.min(axis=0) - 1.0, modes.max(axis=0) + 1.0
+    dim, in_box = modes.shape[1], count // 2
+    box = 0.5 * (low + high) + 0.5 * _WIDER_BOX * (high - low) * rng.uniform(-1, 1, (in_box, dim))
+    spread = _WIDER * (modes.std(axis=0) + 1.0)
+    around = modes.mean(axis=0) + spread * rng.normal(size=(count - in_box, dim))
+    return np.concatenate([box, around])
 
 
 class _Found:
@@ -105,10 +107,18 @@ class _Found:
         self.log_density = np.zeros(0)
         self.visits = np.zeros(0, int)
         self.num_climbs = 0
+        self._last_discovery = 0  # climbs until then
+
+    @property
+    def may_miss_some(self) -> bool:
+        """Whether climbs should go on."""
+        return self.unseen > _UNSEEN or self.num_climbs < 2 * self._last_discovery
 
     @property
     def unseen(self) -> float:
-        return float(np.sum(self.visits == 1)) / max(int(self.visits.sum()), 1)
+        """The chance that one more climb finds another mode, about."""
+        seen_once = float(np.sum(self.visits == 1))
+        return (seen_once + _ONE_IN_TWENTY) / max(int(self.visits.sum()), 1)
 
     def add(self, starts: Float[np.ndarray, "starts dim"]) -> None:
         """Climb from more starts."""
@@ -121,7 +131,10 @@ class _Found:
         unknown = self._new(climb(self._density, ends.x, scale, NEARLY))
         if len(unknown.x) == 0:
             return
-        new = self._finished(unknown, scale)
+        new = self._off_known_ridges(self._finished(unknown, scale), scale)
+        if len(new.x) == 0:
+            return
+        self._last_discovery = self.num_climbs
         self.x = np.concatenate([self.x, new.x])
         self.log_density = np.concatenate([self.log_density, new.log_density])
         self.visits = np.concatenate([self.visits, np.zeros(len(new.x), int)])
@@ -138,6 +151,16 @@ class _Found:
             ends = climb(self._density, ends.x, units)
         apart = separate_modes(self._density, ends)
         return Ends(ends.x[apart], ends.log_density[apart])
+
+    def _off_known_ridges(self, ends: Ends, scale: Float[np.ndarray, " dim"]) -> Ends:
+        """The best end on each ridge that no known mode stands on."""
+        x = np.concatenate([self.x, ends.x])
+        heights = np.concatenate([self.log_density, ends.log_density])
+        ridge = ridges(self._density, Ends(x, heights), scale)
+        old, own = ridge[: len(self.x)], ridge[len(self.x) :]
+        _, first = np.unique(own, return_index=True)
+        first = np.sort(first[~np.isin(own[first], old)])
+        return Ends(ends.x[first], ends.log_density[first])
 
     def _new(self, ends: Ends) -> Ends:
         """The ends that belong to no known mode; the others are counted as visits."""
@@ -166,63 +189,49 @@ class _Found:
         self.visits = self.visits[order]
 
     def modes(self, farthest: float) -> Modes:
-        return Modes(self.x, self.log_density, self.num_climbs, farthest, self.unseen)
+        ended = len(self.x) < 2 or self.unseen < _NEARLY_SEEN
+        ended = ended and (len(self.x) < 2 or self.num_climbs >= 2 * self._last_discovery)
+        return Modes(self.x, self.log_density, self.num_climbs, farthest, self.unseen, ended)
 
 
-# Log densities and gradients at rows of points.
-Points = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+def ridges(
+    density: Density, ends: Ends, scale: Float[np.ndarray, " dim"] | float
+) -> Int[np.ndarray, " ends"]:
+    """A number for each end, the same for ends on one ridge.
 
-
-@np.errstate(over="ignore", invalid="ignore")
-def climb(
-    density: Points,
-    starts: Float[np.ndarray, "starts dim"],
-    scale: Float[np.ndarray, " dim"] | float = 1.0,
-    arrival: Arrival = FINELY,
-) -> Ends:
-    """L-BFGS from each start, all in lockstep; those that meet no finite density are left out.
-
-    In units of `scale`, the coordinates' widths, a badly scaled density is climbed more surely.
+    Along a curved ridge a straight line dips between two ends. Where a climb from its middle comes
+    to a third point, and neither line to that one dips, they stand on one ridge. Each end is tried
+    with its nearest on another ridge, and again as ridges grow.
     """
-    ends = _climb(lambda z: _scaled(density, z, scale), np.asarray(starts, float) / scale, arrival)
-    return Ends(ends.x * scale, ends.log_density)
-
-
-def _scaled(
-    density: Points, z: np.ndarray, scale: np.ndarray | float
-) -> tuple[np.ndarray, np.ndarray]:
-    values, gradients = density(z * scale)
-    return values, gradients * scale
-
-
-def _climb(density: Points, starts: Float[np.ndarray, "starts dim"], arrival: Arrival) -> Ends:
-    x = np.array(starts, float)
-    value, gradient = density(x)
-    sound = np.isfinite(value) & np.isfinite(gradient).all(axis=1)
-    x, value, gradient = x[sound], value[sound], gradient[sound]
-    if len(x) == 0:
-        return Ends(x, value)
-    memory = _Memory(*x.shape)
-    active = np.linalg.norm(gradient, axis=1) > _FLAT
-    strikes = np.zeros(len(x), int)  # steps in a row without a gain
-    for _ in range(_MAX_STEPS):
-        rows = np.flatnonzero(active)
-        if len(rows) <= arrival.share_left * len(x):
+    ridge, count = np.arange(len(ends.x)), len(ends.x)
+    distance = np.linalg.norm((ends.x[:, None] - ends.x) / scale, axis=2)
+    for _ in range(_RIDGE_ROUNDS):
+        apart = np.where(ridge[:, None] == ridge, np.inf, distance)
+        nearest = np.argmin(apart, axis=1)
+        tried = np.isfinite(apart[np.arange(count), nearest])
+        pairs = np.unique(np.sort(np.stack([np.arange(count), nearest], 1)[tried], axis=1), axis=0)
+        if len(pairs) == 0:
             break
-        # Far out numbers overflow; what comes of that is refused by the line search.
-        direction = memory.direction(rows, gradient[rows])
-        new = _line_search(density, x[rows], value[rows], gradient[rows], direction)
-        gained = new[1] - value[rows]
-        memory.learn(rows, new[0] - x[rows], gradient[rows] - new[2])
-        x[rows], value[rows], gradient[rows] = new
-        moving = gained > arrival.gain * (1.0 + 1e-3 * np.abs(value[rows]))
-        steep = np.linalg.norm(gradient[rows], axis=1) > _FLAT
-        # A stuck climb starts again from the plain gradient, and is given a few steps to learn.
-        strikes[rows] = np.where(moving, 0, strikes[rows] + 1)
-        memory.forget(rows[strikes[rows] == 1])
-        active[rows] = steep & (strikes[rows] < arrival.strikes)
-    order = np.argsort(-value)
-    return Ends(x[order], value[order])
+        same = pairs[_are_joined(density, ends, pairs, scale)]
+        for one, other in same:
+            ridge[ridge == ridge[other]] = ridge[one]
+        if len(same) == 0:
+            break
+    return ridge
+
+
+def _are_joined(
+    density: Density,
+    ends: Ends,
+    pairs: Int[np.ndarray, "pairs 2"],
+    scale: Float[np.ndarray, " dim"] | float,
+) -> Bool[np.ndarray, " pairs"]:
+    """Whether a path without a dip leads from one to the other, by way of a third point."""
+    one, other = ends.x[pairs[:, 0]], ends.x[pairs[:, 1]]
+    least = ends.log_density[pairs].min(axis=1) - _DIP
+    middle, value = climbed(density, 0.5 * (one + other), scale, NEARLY)
+    lowest = [lowest_between(density, each, middle) for each in (one, other)]
+    return np.isfinite(value) & (np.minimum(*lowest) > least)
 
 
 def separate_modes(density: Density, ends: Ends) -> Bool[np.ndarray, " ends"]:
@@ -242,82 +251,10 @@ def separate_modes(density: Density, ends: Ends) -> Bool[np.ndarray, " ends"]:
 
 
 def lowest_between(
-    density: Density, x: Float[np.ndarray, " dim"], others: Float[np.ndarray, "others dim"]
+    density: Density, x: Float[np.ndarray, "*others dim"], others: Float[np.ndarray, "others dim"]
 ) -> Float[np.ndarray, " others"]:
-    """The lowest log density on straight lines from one point to others; −∞ without one."""
+    """The lowest log density on straight lines from one point, or each of some, to others."""
     share = (np.arange(_POINTS_BETWEEN) + 0.5)[:, None, None] / _POINTS_BETWEEN
     points = x + share * (others - x)
-    values = density.values(points.reshape(-1, len(x))).reshape(_POINTS_BETWEEN, -1)
+    values = density.values(points.reshape(-1, others.shape[1])).reshape(_POINTS_BETWEEN, -1)
     return np.where(np.isnan(values), -np.inf, values).min(axis=0)
-
-
-def _line_search(
-    density: Points,
-    x: Float[np.ndarray, "rows dim"],
-    value: Float[np.ndarray, " rows"],
-    gradient: Float[np.ndarray, "rows dim"],
-    direction: Float[np.ndarray, "rows dim"],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places uphill along the directions, shortened until they gain; as they were where none do."""
-    best = (x.copy(), value.copy(), gradient.copy())
-    promise = np.sum(gradient * direction, axis=1)
-    lengths, waiting = np.ones(1), np.arange(len(x))
-    for _ in range(_MAX_SHORTENINGS):
-        # Rows × lengths, the longest first.
-        tried = x[waiting, None] + lengths[:, None] * direction[waiting, None]
-        new_value, new_gradient = density(tried.reshape(-1, x.shape[1]))
-        new = (tried, new_value.reshape(tried.shape[:2]), new_gradient.reshape(tried.shape))
-        sound = np.isfinite(new[1]) & np.isfinite(new[2]).all(axis=2)
-        good = sound & (new[1] >= value[waiting, None] + _ARMIJO * lengths * promise[waiting, None])
-        first, found = np.argmax(good, axis=1), good.any(axis=1)
-        for old, one in zip(best, new, strict=True):
-            old[waiting[found]] = one[found, first[found]]
-        waiting = waiting[~found]
-        if len(waiting) == 0:
-            break
-        lengths = lengths[-1] * _SHORTER
-    return best
-
-
-class _Memory:
-    """The last steps of every climb and how the gradient changed over them."""
-
-    def __init__(self, count: int, dim: int):
-        self.steps = np.zeros((count, _MEMORY, dim))
-        self.changes = np.zeros((count, _MEMORY, dim))
-        self.inverse = np.zeros((count, _MEMORY))  # of the products of both; 0 where there is none
-        self.scale = np.zeros(count)  # of a first guess at the inverse curvature; 0: unknown
-
-    def direction(self, rows: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """The two-loop recursion (Nocedal & Wright, algorithm 7.4) of the given climbs."""
-        steps, changes, inverse = self.steps[rows], self.changes[rows], self.inverse[rows]
-        q, alphas = gradient.copy(), np.zeros((_MEMORY, len(rows)))
-        for j in range(_MEMORY):
-            alphas[j] = inverse[:, j] * np.sum(steps[:, j] * q, axis=1)
-            q -= alphas[j][:, None] * changes[:, j]
-        # Without any curvature yet, a step of length one at most.
-        first = 1.0 / np.maximum(np.linalg.norm(gradient, axis=1), 1.0)
-        q *= np.where(self.scale[rows] > 0, self.scale[rows], first)[:, None]
-        for j in reversed(range(_MEMORY)):
-            beta = inverse[:, j] * np.sum(changes[:, j] * q, axis=1)
-            q += (alphas[j] - beta)[:, None] * steps[:, j]
-        uphill = np.sum(q * gradient, axis=1) > 0
-        return np.where(uphill[:, None], q, first[:, None] * gradient)
-
-    def learn(self, rows: np.ndarray, step: np.ndarray, change: np.ndarray) -> None:
-        """Remember the newest step first; one along which the density curves up is left out."""
-        product = np.sum(step * change, axis=1)
-        norm = np.sum(change**2, axis=1)
-        curved = product > 1e-10 * np.sqrt(norm * np.sum(step**2, axis=1)) + 1e-300
-        kept, rows = np.flatnonzero(curved), rows[curved]
-        for table, new in ((self.steps, step), (self.changes, change)):
-            table[rows, 1:] = table[rows, :-1]
-            table[rows, 0] = new[kept]
-        self.inverse[rows, 1:] = self.inverse[rows, :-1]
-        self.inverse[rows, 0] = 1.0 / product[kept]
-        self.scale[rows] = product[kept] / norm[kept]
-
-    def forget(self, rows: np.ndarray) -> None:
-        """Drop what is known of the curvature."""
-        self.inverse[rows] = 0.0
-        self.scale[rows] = 0.0

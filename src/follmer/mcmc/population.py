@@ -5,14 +5,14 @@ sampling finds mass. The population serves for coordinates, for training, for ju
 answer by itself.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
+from follmer.mcmc.chains import GROUP_SIZE, KEPT_CALLS, NUM_GROUPS, run_chains
 from follmer.mcmc.curvature import gaussian_at
-from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Wide, advance, as_chains
 from follmer.mcmc.mixtures import (
     Mixture,
     finite_or_none,
@@ -23,14 +23,11 @@ from follmer.mcmc.mixtures import (
     single_gaussian,
 )
 from follmer.mcmc.modes import Modes
+from follmer.mcmc.products import Product, fit_product, reweighed_product
 from follmer.targets import Density
+from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
 
-# Chains of a site: groups that share a start, and chains in each (nested R-hat,
-# Margossian et al. 2024, arXiv:2110.13017).
-NUM_GROUPS, GROUP_SIZE = 8, 8
-# Calls of some moves each: until the covariance is read, and again; that draws are kept of.
-WARM_CALLS, KEPT_CALLS = 3, 32
 # Where there are many sites: calls that are kept at least, and components of all mixtures.
 _FEWEST_KEPT, _MOST_COMPONENTS = 2, 64
 # Starts around a mode are this many times as wide as it looks.
@@ -41,19 +38,19 @@ _WIDE_SCALES, _NUM_TRIED = (1.0, 3.0, 10.0), 256
 _AWAY = 0.3
 # A site of less mass is not judged, and of still less is left out.
 _LEAST, _NOTHING = 1e-3, 1e-6
-# Draws per coordinate from which their covariance is better than the curvature.
-_ENOUGH_EACH = 4
 # Independent draws that a chain is worth at least once the chains agree.
 _WORTH_OF_CHAIN = 4
-# Draws that are kept of one site.
-_MAX_KEPT = 8192
 # Draws by which the masses of sites are told.
 _NUM_WEIGHED = 1024
 # Operations per gradient up to which the mixture is improved by importance sampling, and draws of
 # the chains that take part.
 _CHEAP, _NUM_IMPROVING = 1e6, 4096
-# Gradients in one call: every leapfrog step of every chain takes one.
-GRADIENTS_PER_CALL = NUM_GROUPS * GROUP_SIZE * MOVES_PER_CALL * NUM_LEAPFROG
+# Operations that a round of importance sampling may take (a fraction of a second), and its draws at
+# least.
+_ROUND_BUDGET, _FEWEST_DRAWS = 1e9, 2048
+
+
+Proposal = Mixture | Product
 
 
 class Site(NamedTuple):
@@ -89,8 +86,8 @@ class Population(NamedTuple):
 
     sites: tuple[Site, ...]
     masses: Float[np.ndarray, " sites"]
-    log_evidence: float  # by importance sampling from the sites' mixtures
-    mixture: Mixture  # of all sites, improved by importance sampling
+    log_evidence: float  # by importance sampling from the sites' mixtures, or by tempering
+    proposal: Proposal  # the density that was fitted to all sites
 
     @property
     def rhat(self) -> float:
@@ -100,6 +97,11 @@ class Population(NamedTuple):
         )
 
     @property
+    def num_chains(self) -> int:
+        """Chains of all sites."""
+        return sum(site.draws.shape[1] for site in self.sites)
+
+    @property
     def effective(self) -> float:
         """Independent draws that the population is worth, about: each chain counts for a few."""
         return float(NUM_GROUPS * GROUP_SIZE * _WORTH_OF_CHAIN)
@@ -107,7 +109,7 @@ class Population(NamedTuple):
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, as named arrays for a file."""
         found = {"masses": self.masses, "log_evidence": np.asarray(self.log_evidence)}
-        found |= {f"mixture_{name}": part for name, part in self.mixture._asdict().items()}
+        found |= {f"proposal_{name}": part for name, part in self.proposal._asdict().items()}
         for i, site in enumerate(self.sites):
             parts = {"draws": site.draws, "rhat": np.asarray(site.rhat), **site.mixture._asdict()}
             found |= {f"site{i}_{name}": part for name, part in parts.items()}
@@ -123,8 +125,9 @@ class Population(NamedTuple):
             mixture = Mixture(*(arrays[prefix + name] for name in Mixture._fields))
             rhat = float(arrays[prefix + "rhat"])
             sites.append(Site(arrays[prefix + "draws"], rhat, mixture))
-        mixture = Mixture(*(arrays[f"population_mixture_{name}"] for name in Mixture._fields))
-        return cls(tuple(sites), masses, float(arrays["population_log_evidence"]), mixture)
+        kind = Product if "population_proposal_axes" in arrays else Mixture
+        proposal = kind(*(arrays[f"population_proposal_{name}"] for name in kind._fields))
+        return cls(tuple(sites), masses, float(arrays["population_log_evidence"]), proposal)
 
     def draws(self, count: int, rng: np.random.Generator, *, held_out: bool = False) -> np.ndarray:
         """Draws of all sites in proportion to their masses; of the held-out chains alone."""
@@ -137,7 +140,13 @@ class Population(NamedTuple):
 
 
 def populate(
-    density: Density, modes: Modes, key: PRNGKeyArray, *, agree: float, max_calls: int
+    density: Density,
+    modes: Modes,
+    key: PRNGKeyArray,
+    *,
+    agree: float,
+    max_calls: int,
+    stop: Callable[[], bool] = NEVER,
 ) -> Population | None:
     """Chains around each mode and where else there is mass, until they agree or for so long.
 
@@ -156,8 +165,8 @@ def populate(
         if points is None:
             continue
         site_key = named_key(key, f"site {i}")
-        draws, gradients, rhat = _run_chains(
-            density, points, factor, site_key, agree, max_calls, kept_calls
+        draws, gradients, rhat = run_chains(
+            density, points, factor, site_key, agree, max_calls, kept_calls, stop
         )
         if not (draws.std(axis=(0, 1)) > 0).all():
             # Chains that never moved: a spike that the density's units do not resolve.
@@ -170,14 +179,34 @@ def populate(
     kept = masses > _NOTHING
     sites = [site for site, keep in zip(sites, kept, strict=True) if keep]
     masses = masses[kept] / masses[kept].sum()
+    proposal = fitted_proposal(density, sites, masses, rng)
+    return Population(tuple(sites), masses, log_evidence, proposal)
+
+
+def fitted_proposal(
+    density: Density,
+    sites: list[Site],
+    masses: Float[np.ndarray, " sites"],
+    rng: np.random.Generator,
+) -> Proposal:
+    """The mixture of all sites or a product: whichever fits draws that neither has seen."""
+    counts = rng.multinomial(_NUM_IMPROVING, masses)
+    pairs = [*zip(sites, counts, strict=True)]
+    chains = np.concatenate([_some(site.fitted, count, rng) for site, count in pairs])
+    judges = np.concatenate([_some(site.choosing, count, rng) for site, count in pairs])
     mixture = joined([site.mixture for site in sites], masses)
-    if density.target.gradient_cost <= _CHEAP:
-        counts = rng.multinomial(_NUM_IMPROVING, masses)
-        pairs = [*zip(sites, counts, strict=True)]
-        chains = np.concatenate([_some(site.fitted, count, rng) for site, count in pairs])
-        judges = np.concatenate([_some(site.choosing, count, rng) for site, count in pairs])
-        mixture = reweighed(mixture, density.values, chains, judges, rng, _MOST_COMPONENTS)
-    return Population(tuple(sites), masses, log_evidence, mixture)
+    cheap = density.target.gradient_cost <= _CHEAP
+    draws = int(max(_ROUND_BUDGET / max(density.target.gradient_cost, 1.0), _FEWEST_DRAWS))
+    if cheap:
+        most = _MOST_COMPONENTS
+        mixture = reweighed(mixture, density.values, chains, judges, rng, most, draws)
+    if density.dim == 1 or len(mixture.shares) == 1:
+        return mixture
+    product = fit_product(chains, judges, rng)
+    if cheap:
+        product = reweighed_product(product, density.values, judges, rng, draws)
+    scores = [np.mean(one.log_density(judges)) for one in (mixture, product)]
+    return mixture if scores[0] >= scores[1] else product
 
 
 def fitted_site(
@@ -198,7 +227,7 @@ def population_from(
 ) -> Population:
     """Chains from given points, one each, in coordinates where the target is near N(0, I)."""
     starts = points[: NUM_GROUPS * GROUP_SIZE]
-    draws, _, rhat = _run_chains(
+    draws, _, rhat = run_chains(
         density, starts, np.eye(points.shape[1]), key, np.inf, max_calls, max_calls
     )
     mixture = single_gaussian(_flat(draws))
@@ -266,84 +295,6 @@ def _flattened(logs: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points
         if 1.0 / np.sum(weights**2) >= NUM_GROUPS:
             break
     return weights
-
-
-def _run_chains(
-    density: Density,
-    points: Float[np.ndarray, "groups dim"],
-    factor: Float[np.ndarray, "dim dim"],
-    key: PRNGKeyArray,
-    agree: float,
-    max_calls: int,
-    kept_calls: int,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Draws of chains that go on until they agree, or for so long; gradients there; R-hat."""
-    dim, dtype = density.dim, density.dtype
-    starts = np.repeat(points, GROUP_SIZE * NUM_GROUPS // len(points), axis=0)
-    group = np.repeat(np.arange(NUM_GROUPS), GROUP_SIZE)
-    whole = Wide(*jax.device_put((np.zeros(dim, dtype), np.ones(dim, dtype), np.ones((), dtype))))
-    stretch = jax.device_put(np.asarray(factor, dtype))
-    values, gradients = density(starts)
-    chains = as_chains(density.target, starts, values, gradients)
-    kept: list[np.ndarray] = []
-    slopes: list[np.ndarray] = []
-    renewals = [WARM_CALLS * 2**i for i in range(16)]
-    end = max_calls
-    for call in range(max_calls):
-        if call == end:
-            break
-        moved = advance(density.target, chains, whole, stretch, key, np.asarray(call))
-        density.gradient_evaluations += GRADIENTS_PER_CALL
-        chains = moved.chains
-        kept.append(np.asarray(moved.places, float))
-        slopes.append(np.asarray(moved.gradients, float))
-        if call + 1 in renewals and call + 1 + kept_calls <= max_calls and call + 1 < end:
-            # The newest moves tell where the mass is; what came before is forgotten.
-            recent = np.concatenate(kept[len(kept) // 2 :])
-            agreed = nested_rhat(recent, group) < agree
-            if end == max_calls and agreed and call + 1 > WARM_CALLS:
-                end = min(call + 1 + kept_calls, max_calls)
-            factor = covariance_factor(recent, factor)
-            stretch = jax.device_put(np.asarray(factor, dtype))
-            kept, slopes = [], []
-    first = len(kept) // 3 if end == max_calls else 0
-    draws, gradients = np.concatenate(kept[first:]), np.concatenate(slopes[first:])
-    thinning = max(1, len(draws) * len(starts) // _MAX_KEPT)
-    return draws[::thinning], gradients[::thinning], nested_rhat(draws, group)
-
-
-def covariance_factor(
-    places: Float[np.ndarray, "moves chains dim"], factor: Float[np.ndarray, "dim dim"]
-) -> Float[np.ndarray, "dim dim"]:
-    """A square root of the draws' covariance, shrunk to the present one where they are few."""
-    flat = places.reshape(-1, places.shape[-1])
-    if not (flat.std(axis=0) > 0).all():
-        return factor
-    # In the present coordinates, where independence is the safe guess.
-    z = np.linalg.solve(factor, (flat - flat.mean(axis=0)).T)
-    count, dim = z.shape[1], z.shape[0]
-    trust = count / (count + _ENOUGH_EACH * dim)
-    empirical = z @ z.T / count
-    shrunk = trust * empirical + (1.0 - trust) * np.diag(np.diag(empirical))
-    return factor @ safe_cholesky(shrunk)
-
-
-def nested_rhat(
-    draws: Float[np.ndarray, "draws chains dim"], group: Int[np.ndarray, " chains"]
-) -> float:
-    """√(1 + B/W) of the worst coordinate, B between groups that share a start, W within them."""
-    means = draws.mean(axis=0)
-    groups = np.stack([means[group == one] for one in np.unique(group)])
-    centres = groups.mean(axis=1)
-    of_chains = groups.var(axis=1, ddof=1)
-    within_chains = draws.var(axis=0, ddof=1)
-    of_draws = np.stack([within_chains[group == one] for one in np.unique(group)]).mean(axis=1)
-    within = np.mean(of_chains + of_draws, axis=0)
-    # What groups of so many chains differ by when nothing is wrong is taken off.
-    excess = centres.var(axis=0, ddof=1) - np.mean(of_chains, axis=0) / groups.shape[1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = np.sqrt(1.0 + np.maximum(excess, 0.0) / within)
-    return float(np.max(np.where(within > 0, rhat, np.inf)))
 
 
 def _masses(

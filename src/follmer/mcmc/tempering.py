@@ -7,10 +7,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from follmer.mcmc.chains import covariance_factor
 from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Chains, Wide, advance, as_chains
-from follmer.mcmc.population import covariance_factor
 from follmer.mcmc.resampling import largest_power, systematic
 from follmer.targets import Density
+from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
 
 # A temperature is lowered until this share of the particles is effective.
@@ -37,6 +38,7 @@ def temper(
     num_particles: int,
     key: PRNGKeyArray,
     tell: Callable[[str], object] = lambda line: None,
+    stop: Callable[[], bool] = NEVER,
 ) -> Tempered:
     """Particles from N(mean, scale²) to the target, through wide^(1−β) target^β, β from 0 to 1."""
     target, dtype = density.target, density.dtype
@@ -55,7 +57,7 @@ def temper(
         stretch = jax.device_put(np.asarray(factor, dtype))
         return advance(target, chains, tempered, stretch, move_key, np.asarray(calls)).chains
 
-    while beta < 1.0 and calls < _MAX_TEMPERATURES:
+    while beta < 1.0 and calls < _MAX_TEMPERATURES and not stop():
         z = (np.asarray(chains.x, float) - mean) / scale
         log_wide = -0.5 * np.sum(z**2 + np.log(2 * np.pi) + 2 * np.log(scale), axis=1)
         ratios = np.asarray(chains.log_density, float) - log_wide

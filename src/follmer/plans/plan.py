@@ -24,6 +24,7 @@ class Plan(NamedTuple):
     why: str
     sampler: AbstractSampler | None = None
     draws: Float[Array, "draws dim"] | None = None
+    notes: tuple[str, ...] = ()  # what a user should know of the way
 
     def algorithm(self, options: Mapping[str, Any]) -> NSFS:
         """The algorithm to train; what the user set stands."""

@@ -1,5 +1,6 @@
 """The rungs of the ladder: strategies of one signature, from a survey of the target to a plan."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,62 +8,22 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from follmer.drifts import GaussianMixture
 from follmer.errors import InputError, closest
-from follmer.mcmc.mixtures import safe_cholesky
+from follmer.plans.ensemble import ensemble
 from follmer.plans.mean_field import mean_field, prior_widths
+from follmer.plans.mixture import mixture
 from follmer.plans.plan import Plan
 from follmer.plans.structured import batch_settings, structured
 from follmer.plans.survey import Survey
-from follmer.posterior.samplers import MixtureFlow
 from follmer.process import process_options
-from follmer.targets import Affine
+from follmer.targets import AbstractTarget, Affine
 from follmer.targets.affine import diagonal, from_covariance
 from follmer.tools.keys import generator, named_key
 
 Rung = Callable[[Survey, PRNGKeyArray], Plan]
 
-# Numbers of components that mixtures are filled up to.
-_SIZES = (1, 64, 512)
 # Draws that a flow of several modes learns from.
 _NUM_DRAWS = 4096
-
-
-def mixture(survey: Survey, key: PRNGKeyArray) -> Plan:
-    """The Föllmer process of a Gaussian mixture fitted to the population: nothing is trained."""
-    population = survey.population
-    if population is None and len(survey.modes.x) == 0:
-        raise UnreachableError("there are no draws to fit a mixture to, and no mode")
-    affine, target = survey.affine, survey.target
-    found = survey.gaussian if population is None else population.mixture
-    means = affine.inverse_rows(found.means)
-    roots = np.stack([safe_cholesky(one) for one in found.covariances])
-    # A factor has no mean: rows of its transpose are differences of points.
-    origin = affine.inverse_rows(np.zeros((1, target.dim)))
-    columns = affine.inverse_rows(roots.swapaxes(1, 2).reshape(-1, target.dim)) - origin
-    factors = columns.reshape(roots.shape).swapaxes(1, 2)
-    lower = np.stack([safe_cholesky(one @ one.T) for one in factors])
-    whitened, count = target.whitened(affine), len(found.shares)
-    shares, means, lower = _padded(found.shares, means, lower)
-    sampler = MixtureFlow(whitened, GaussianMixture(shares, means, lower, target.dtype))
-    shape = "one Gaussian" if count == 1 else f"a mixture of {count} Gaussians"
-    how = "by its curvature" if population is None else "fitted to chains"
-    return Plan("mixture", whitened, {}, f"{survey.modes}: {shape} {how}", sampler)
-
-
-def _padded(
-    shares: np.ndarray, means: np.ndarray, factors: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The components and empty ones: few sizes occur, so that other fits compile nothing anew."""
-    count, dim = means.shape
-    size = next((one for one in _SIZES if one >= count), count)
-    extra = size - count
-    identity = np.broadcast_to(np.eye(dim), (extra, dim, dim))
-    return (
-        np.concatenate([shares, np.zeros(extra)]),
-        np.concatenate([means, np.zeros((extra, dim))]),
-        np.concatenate([factors, identity]),
-    )
 
 
 def flow(survey: Survey, key: PRNGKeyArray) -> Plan:
@@ -136,17 +97,20 @@ RUNGS: dict[str, Rung] = {
     "diagonal": scaled,
     "laplace": laplace,
     "mean_field": mean_field,
+    "ensemble": ensemble,
     "structured": structured,
 }
 # What may be asked for by name, for targets without and with locals.
-_NAMED = ("auto", "mixture", "flow", "explore", "identity", "prior", "diagonal", "laplace")
+_NAMED = (
+    *("auto", "mixture", "flow", "ensemble", "explore"),
+    *("identity", "prior", "diagonal", "laplace"),
+)
 _NAMED_WITH_LOCALS = ("auto", "identity", "laplace")
 # Options that describe a process to be trained: a mixture in closed form cannot honour them.
 _OF_A_TRAINED_PROCESS = frozenset(["objective", *process_options()])
 
-
-class UnreachableError(Exception):
-    """A rung cannot be stood on for this target; the next is tried."""
+# Options that an ensemble of chains can honour.
+_OF_AN_ENSEMBLE = frozenset(["batch_size"])
 
 
 def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> list[tuple[str, Rung]]:
@@ -170,6 +134,10 @@ def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> lis
         )
     if target.has_locals:
         names = ["identity" if precondition == "identity" else "structured"]
+    elif precondition == "ensemble" or (precondition == "auto" and _is_network(target, options)):
+        _check_of_ensemble(options)
+        chosen = functools.partial(ensemble, batch_size=options.get("batch_size"))
+        return [("ensemble", chosen)]
     elif precondition != "auto":
         names = [precondition]
     elif target.dim > survey.policy.max_dense:
@@ -177,6 +145,22 @@ def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> lis
     else:
         names = ["mixture", "flow"] if _OF_A_TRAINED_PROCESS.isdisjoint(options) else ["flow"]
     return [(name, RUNGS[name]) for name in names]
+
+
+def _is_network(target: AbstractTarget, options: Mapping[str, Any]) -> bool:
+    """Whether modes are countless: hidden layers, and nothing set that only training can honour."""
+    predictive = getattr(target, "predictive", None)
+    hidden = predictive is not None and predictive.has_hidden_layers
+    return hidden and options.keys() <= _OF_AN_ENSEMBLE
+
+
+def _check_of_ensemble(options: Mapping[str, Any]) -> None:
+    if given := ", ".join(sorted(options.keys() - _OF_AN_ENSEMBLE)):
+        raise InputError(
+            f"precondition='ensemble' cannot honour {given}.",
+            cause="an ensemble stores the draws of chains: no process is trained",
+            hint="batch_size= alone, or another precondition",
+        )
 
 
 def _given(affine: Affine, survey: Survey) -> Rung:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError
-from follmer.mcmc.modes import climb as climb_rows
+from follmer.mcmc.climbs import climb as climb_rows
 from follmer.plans.plan import Plan
 from follmer.plans.survey import Survey
 from follmer.targets import AbstractTarget, Affine, StructuredTarget

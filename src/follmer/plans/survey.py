@@ -1,33 +1,51 @@
 """What is known of a target before training: its modes, a population of draws, coordinates."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from follmer.mcmc.chains import GRADIENTS_PER_CALL, GROUP_SIZE, NUM_GROUPS
 from follmer.mcmc.curvature import gaussian_at
 from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG
-from follmer.mcmc.mixtures import Mixture
+from follmer.mcmc.mixtures import Mixture, safe_cholesky
 from follmer.mcmc.modes import Modes, find_modes
-from follmer.mcmc.population import (
-    GRADIENTS_PER_CALL,
-    GROUP_SIZE,
-    NUM_GROUPS,
-    Population,
-    fitted_site,
-    populate,
-)
+from follmer.mcmc.population import Population, fitted_proposal, fitted_site, populate
+from follmer.mcmc.tails import flat_coordinate
 from follmer.mcmc.tempering import Tempered, temper
 from follmer.plans.policy import POLICY, Policy
 from follmer.targets import AbstractTarget, Affine, Density
 from follmer.targets.affine import from_covariance
+from follmer.tools import storage
+from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
 
 # Temperatures that a tempering takes, about.
 _TEMPERATURES = 30
 # Draws of a population from which coordinates are read.
 _NUM_DRAWS = 8192
+_FILE_KIND = "rung"
+
+
+class Store:
+    """A file in which a rung keeps what it has so far, and finds what an interrupted run left."""
+
+    def __init__(self, path: Path, fingerprint: dict[str, Any], *, resume: bool):
+        self._path, self._fingerprint, self._resume = path, fingerprint, resume
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """The arrays of an interrupted run with the same arguments; None where there are none."""
+        if not self._resume or not self._path.exists():
+            return None
+        header, arrays = storage.read(self._path, _FILE_KIND)
+        return arrays if header["fingerprint"] == self._fingerprint else None
+
+    def save(self, arrays: dict[str, np.ndarray]) -> None:
+        """Replace the file by one that holds these arrays."""
+        storage.write(self._path, _FILE_KIND, {"fingerprint": self._fingerprint}, arrays)
 
 
 class Survey:
@@ -40,21 +58,28 @@ class Survey:
         *,
         policy: Policy = POLICY,
         tell: Callable[[str], object] = lambda line: None,
+        out_of_time: Callable[[], bool] = NEVER,
         progress: bool = True,
+        store: Store | None = None,
     ):
         self.target = target
         self.policy = policy
         self.progress = progress
+        self.store = store  # where a rung may keep what it has so far
         self.density = Density(target)
         self._key = key
+        self.recalled: Mapping[str, Any] | None = None  # facts of an interrupted run
         self._tell = tell
+        self._out_of_time = out_of_time
 
     @functools.cached_property
     def modes(self) -> Modes:
         """Where climbs lead."""
         self._tell("climbing to modes")
-        starts = self.policy.num_climbs(self.target.dim, self.target.gradient_cost)
-        return find_modes(self.density, named_key(self._key, "modes"), num_starts=starts)
+        first, most = self.policy.num_climbs(self.target.dim, self.target.gradient_cost)
+        key = named_key(self._key, "modes")
+        stop = self._out_of_time
+        return find_modes(self.density, key, num_starts=first, max_climbs=most, stop=stop)
 
     @functools.cached_property
     def gaussian(self) -> Mixture:
@@ -72,7 +97,7 @@ class Survey:
         per_particle = float(_TEMPERATURES * MOVES_PER_CALL * NUM_LEAPFROG)
         count = self.policy.particles(self.target.gradient_cost, per_particle)
         key = named_key(self._key, "tempering")
-        return temper(self.density, mean, scale, count, key, self._tell)
+        return temper(self.density, mean, scale, count, key, self._tell, self._out_of_time)
 
     @functools.cached_property
     def population(self) -> Population | None:
@@ -88,10 +113,43 @@ class Survey:
             return None
         self._tell("running chains")
         key = named_key(self._key, "population")
-        found = populate(self.density, self.modes, key, agree=self.policy.agree, max_calls=calls)
+        agree, stop = self.policy.agree, self._out_of_time
+        found = populate(self.density, self.modes, key, agree=agree, max_calls=calls, stop=stop)
         if found is None and self.target.dim <= self.policy.max_explored:
             return self._from_particles()
         return found
+
+    @functools.cached_property
+    def flat(self) -> str:
+        """A coordinate along which the density does not fall off; none if empty."""
+        if "modes" not in vars(self) or len(self.modes.x) == 0:
+            return ""
+        if self.target.dim > self.policy.max_explored:
+            return ""
+        factor = safe_cholesky(self.gaussian.covariances[0])
+        found = flat_coordinate(self.density, self.modes.x[0], factor)
+        return "" if found is None else self.target.space.coordinate_name(found)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What an audit should know of the search for modes; of an interrupted run, its own."""
+        if self.recalled is not None:
+            return self.recalled
+        if "modes" not in vars(self):
+            return {}
+        tempered = vars(self).get("tempered")
+        population = vars(self).get("population")
+        rests_on = str(self.modes)
+        if tempered is not None:
+            rests_on += f"; {len(tempered.particles)} tempered particles"
+        elif population is not None:
+            rests_on += f"; {population.num_chains} Markov chains"
+        return {
+            "search_ended": tempered is not None or self.modes.search_ended,
+            "second_log_evidence": None if tempered is None else tempered.log_evidence,
+            "flat": self.flat,
+            "rests_on": rests_on,
+        }
 
     @property
     def population_to_compare(self) -> Population | None:
@@ -124,5 +182,7 @@ class Survey:
         )
         # Particles that did not arrive are no draws of the target.
         rhat = 1.0 if reached == 1.0 else float("inf")
-        site = fitted_site(draws, slopes, rhat, generator(self._key, "particles"))
-        return Population((site,), np.ones(1), log_evidence, site.mixture)
+        rng = generator(self._key, "particles")
+        site = fitted_site(draws, slopes, rhat, rng)
+        proposal = fitted_proposal(self.density, [site], np.ones(1), rng)
+        return Population((site,), np.ones(1), log_evidence, proposal)

@@ -8,10 +8,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from follmer.drifts import GaussianMixture
+from follmer.drifts import GaussianMixture, ProductMixture
 from follmer.errors import FileError, InputError, options_checked
-from follmer.judging import as_audit
+from follmer.judging import Judgement, Verdict, as_audit
 from follmer.paths import SHARED, Drift, Grid, PriorProcess
+from follmer.posterior.along_chains import rebuild_along_chains
 from follmer.posterior.heat_semigroup import HeatSemigroupSampler
 from follmer.posterior.posterior import FILE_KIND, Attempt, Posterior
 from follmer.posterior.samplers import AbstractSampler, Flow, MixtureFlow, StoredDraws
@@ -45,7 +46,7 @@ def load(
             f"this target's {target.describe()}.",
             hint="the target that was fitted, with the same `like` and constraints",
         )
-    if header["data"] != data_digest(target.data):
+    if header["data"] != data_digest(target.given):
         raise FileError(
             f"{path} was saved for other data than this target's.",
             cause="the data changed since, or are those of another split",
@@ -71,7 +72,12 @@ def load(
         header["audit"] and as_audit(header["audit"]),
         header["gradient_evaluations"],
         tuple(Attempt(**attempt) for attempt in header["plan"]),
+        judgement=_judgement(header["judgement"]),
     )
+
+
+def _judgement(words: list[str] | None) -> Judgement | None:
+    return None if words is None else Judgement(Verdict(words[0]), words[1])
 
 
 def _with_own_code(path: Path, settings: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -147,8 +153,13 @@ def _rebuild_mixture(
     target: AbstractTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> MixtureFlow:
     count, dim = settings["components"], target.dim
-    eye = np.broadcast_to(np.eye(dim), (count, dim, dim))
-    like = GaussianMixture(np.ones(count), np.zeros((count, dim)), eye, target.dtype)
+    like: GaussianMixture | ProductMixture
+    if settings["form"] == "product":
+        ones = np.ones((dim, count))
+        like = ProductMixture(np.zeros(dim), np.eye(dim), ones, ones, ones, target.dtype)
+    else:
+        eye = np.broadcast_to(np.eye(dim), (count, dim, dim))
+        like = GaussianMixture(np.ones(count), np.zeros((count, dim)), eye, target.dtype)
     return MixtureFlow(target, from_arrays(like, arrays, "mixture"))
 
 
@@ -165,5 +176,6 @@ _REBUILD: dict[str, Callable[[Any, dict[str, Any], dict[str, np.ndarray]], Abstr
     "structured": _rebuild_flow,
     "chains": _rebuild_chains,
     "mixture": _rebuild_mixture,
+    "along_chains": rebuild_along_chains,
     "mc_sfs": lambda target, settings, _: HeatSemigroupSampler(target, **settings),
 }

@@ -1,7 +1,6 @@
 """What fit returns: draws, weights, evidence, a summary in words, files."""
 
 import copy
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +17,10 @@ from follmer.judging import (
     Audit,
     ChainDiagnostics,
     Diagnostics,
+    Judgement,
+    PredictiveAudit,
     Verdict,
+    compare_answers,
     diagnose,
     diagnose_chains,
     judge,
@@ -26,12 +28,14 @@ from follmer.judging import (
 )
 from follmer.mcmc.resampling import systematic
 from follmer.nsfs import Draws
+from follmer.posterior.along_chains import ChainFlow
+from follmer.posterior.datatree import PROPOSALS, Wanted, datatree, exported
+from follmer.posterior.export import check_export, write_draws
 from follmer.posterior.prediction import Prediction, answer, as_question
-from follmer.posterior.samplers import AbstractSampler, StoredDraws
+from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractSampler, StoredDraws
 from follmer.posterior.structured import StructuredFlow
-from follmer.posterior.summary import summarise
+from follmer.posterior.summary import summarise, summarise_predictions
 from follmer.targets import AbstractTarget, as_target, data_digest
-from follmer.targets.space import named_leaves
 from follmer.tools import storage
 from follmer.tools.checks import as_key, positive_int
 from follmer.tools.keys import generator, named_key
@@ -80,6 +84,7 @@ class Posterior:
         gradient_evaluations: int | None = None,
         plan: tuple[Attempt, ...] = (),
         progress: bool = True,
+        judgement: Judgement | None = None,
     ):
         self.target = target
         self.sampler = sampler
@@ -89,12 +94,16 @@ class Posterior:
         self.gradient_evaluations = gradient_evaluations
         self.plan = plan
         self.progress = progress
+        self.judgement = judgement
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the draws are good for, judged once when they were made; None if never judged."""
+        return None if self.judgement is None else self.judgement.verdict
 
     def __repr__(self) -> str:
         size = f"{self.target.dim} dimensions"
-        # The best of what was tried is what was kept.
-        verdicts = {attempt.verdict for attempt in self.plan}
-        judged = [one.value for one in Verdict if one.value in verdicts][:1]
+        judged = [] if self.verdict is None else [self.verdict.value]
         words = [f"{type(self.target).__name__} of {size}", self.sampler.kind, *judged]
         return f"Posterior({', '.join(words)})"
 
@@ -139,10 +148,13 @@ class Posterior:
         self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
     ) -> Float[Array, " draws"]:
         """The exact log importance weights of `sample(num_samples, key=key)`; E[exp] = Z."""
+        if isinstance(self.sampler, ChainFlow) and num_steps is None:
+            count = positive_int("num_samples", num_samples)
+            return self.sampler.log_weights(count, as_key(key), progress=self.progress)
         if not self.sampler.weighs:
             raise InputError(
                 "draws of a Markov chain carry no importance weights.",
-                cause="the posterior was made by follmer.sgld, sgd or nuts",
+                cause="the posterior was made by follmer.sgld, sgd or nuts, or of a network",
                 hint="sample() or expectation(), where all draws count equally; follmer.fit for "
                 "weights and evidence",
             )
@@ -154,7 +166,7 @@ class Posterior:
     ) -> Draws:
         """Draws and their log weights together; equal ones for draws of Markov chains."""
         x, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
-        return Draws(_constrain(self._coordinates, x, None), log_weights)
+        return Draws(self.outputs(x), log_weights)
 
     @options_checked
     def expectation(
@@ -189,7 +201,7 @@ class Posterior:
         """
         num_samples = positive_int("num_samples", num_samples)
         if num_proposals is None:
-            num_proposals = 4 * num_samples
+            num_proposals = PROPOSALS * num_samples
         positive_int("num_proposals", num_proposals)
         if not self.sampler.weighs:
             return self.sample(num_samples, key=key, num_steps=num_steps)
@@ -240,7 +252,7 @@ class Posterior:
         each has many locals.
         """
         count = self.sampler.draws_judged if num_samples is None else num_samples
-        return self._diagnosed(self.flat_sample(count, key=key, num_steps=num_steps)[1])
+        return self.diagnosed(self.flat_sample(count, key=key, num_steps=num_steps)[1])
 
     def with_notes(self, *notes: str) -> "Posterior":
         """The same posterior with more notes."""
@@ -254,6 +266,10 @@ class Posterior:
         """The same posterior with what Markov chains say of its draws."""
         return self._changed(audit=audit)
 
+    def with_judgement(self, judgement: Judgement) -> "Posterior":
+        """The same posterior with what its draws are good for."""
+        return self._changed(judgement=judgement)
+
     def with_plan(self, plan: tuple[Attempt, ...], gradient_evaluations: int) -> "Posterior":
         """The same posterior with what was tried to reach it, and what all of it cost."""
         return self._changed(plan=plan, gradient_evaluations=gradient_evaluations)
@@ -262,49 +278,82 @@ class Posterior:
     def summary(
         self, *, key: PRNGKeyArray, num_samples: int | None = None, num_steps: int | None = None
     ) -> str:
-        """The diagnostics and weighted moments in words, ending in a verdict."""
+        """Weighted and plain moments and the diagnostics in words, ending in a verdict.
+
+        The verdict is that of the fit; where fresh draws by `key` would be judged otherwise, a line
+        says so. Of a network, how it predicts.
+        """
+        if isinstance(self.audit, PredictiveAudit):
+            return summarise_predictions(self.audit, judge(None, self.audit), self.notes)
         count = self.sampler.draws_judged if num_samples is None else num_samples
         draws = self.weighted_sample(count, key=key, num_steps=num_steps)
-        found = self._diagnosed(draws.log_weights)
-        return summarise(draws, found, judge(found, self.audit), self.notes, self.audit)
+        found = self.diagnosed(draws.log_weights)
+        answers = compare_answers(draws.position, np.asarray(draws.log_weights, float))
+        fresh = judge(found, self.audit, answers if self.sampler.weighs else None)
+        # What was judged when the draws were made stands; fresh draws only look again.
+        judged = fresh if num_steps is not None else self.judgement or fresh
+        return summarise(draws, found, judged, fresh, self.notes, self.audit)
 
     @options_checked
     def to_datatree(
-        self, *, key: PRNGKeyArray, num_samples: int | None = None, num_steps: int | None = None
+        self,
+        *,
+        key: PRNGKeyArray,
+        num_samples: int | None = None,
+        num_steps: int | None = None,
+        resampled: bool | None = None,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Any] | None = None,
     ) -> "xarray.DataTree":
-        """An ArviZ DataTree: `posterior` draws, `sample_stats` with `log_weight`, diagnostics.
+        """An ArviZ DataTree: draws, diagnostics, the data, and what the draws say of the data.
 
-        1000 draws by default. Of Markov chains, all that are stored, or evenly spaced ones, by
-        chain and without weights.
+        **Arguments:**
+
+        - `num_samples`: 1000 draws by default. Of Markov chains, all that are stored, or evenly
+          spaced ones, by chain and without weights.
+        - `resampled`: choose the draws by weight from 4 times as many, as `resample` does, so that
+          what knows nothing of weights (`arviz_stats.summary`, `loo`, …) is right; their
+          `log_weight` is then 0. False keeps the draws of `sample` with the `log_weight` that they
+          need. By default draws are chosen where the weights are sound (k̂ up to 0.7) and the target
+          has no locals; the attribute `resampled` of `sample_stats` tells.
+        - `log_likelihood`, `posterior_predictive`: the log likelihood of every observation, which
+          `arviz_stats.loo` needs, and new observations, at each draw.
+        - `dims`, `coords`: names of a variable's axes and of the places along them, as ArviZ takes
+          them, beside those that a NumPyro or PyMC model brings.
+
+        `sample_stats` holds `log_weight` and `lp`, the log density in unconstrained coordinates.
         """
-        import arviz_base
-
-        if num_samples is not None:
-            positive_int("num_samples", num_samples)
+        wanted = Wanted(log_likelihood, posterior_predictive, dims or {}, coords or {})
+        count = None if num_samples is None else positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
-        x, log_weight = self.sampler.by_chain(
-            num_samples, as_key(key), num_steps, progress=self.progress
+        key = as_key(key)
+        if resampled is None and self.target.has_locals:
+            # Of many variables' weights one is always the largest by far.
+            resampled = False
+        draws = exported(self.sampler, count, key, num_steps, resampled, progress=self.progress)
+        return datatree(
+            self._coordinates,
+            draws,
+            self.outputs(draws.flat),
+            self.diagnosed(draws.judged)._asdict(),
+            wanted,
+            key,
+            weighs=self.sampler.weighs,
+            progress=self.progress,
         )
-        position = _constrain(self._coordinates, x.reshape(-1, self.target.dim), None)
-        found = self._diagnosed(log_weight.ravel())
-        groups = {
-            "posterior": {
-                name: np.asarray(leaf).reshape(*log_weight.shape, *leaf.shape[1:])
-                for name, leaf in named_leaves(position)
-            }
-        }
-        attributes = {"posterior": {"inference_library": "follmer"}}
-        if self.sampler.weighs:
-            groups["sample_stats"] = {"log_weight": np.asarray(log_weight)}
-            attributes["sample_stats"] = found._asdict()
-        else:
-            # Files of ArviZ hold no truth values.
-            attributes["posterior"] |= {name: +value for name, value in found._asdict().items()}
-        with warnings.catch_warnings():
-            # Few draws of many chains are no mistake.
-            warnings.filterwarnings("ignore", "Found chain dimension to be longer")
-            return arviz_base.from_dict(groups, attrs=attributes)
+
+    def export(self, path: str | Path, *, key: PRNGKeyArray, **options: Any) -> None:
+        """Write the draws of `to_datatree(key=key, **options)` to a file of another format.
+
+        By the path's suffix: netCDF (.nc), which holds the whole DataTree; or Parquet (.parquet),
+        one row per draw and one column per number, with `log_weight` and `lp`. Whole or not at all.
+        """
+        path = Path(path)
+        check_export(path)
+        write_draws(self.to_datatree(key=key, **options), path)
 
     @options_checked
     def save(self, path: str | Path) -> None:
@@ -314,9 +363,10 @@ class Posterior:
             "sampler": self.sampler.kind,
             "settings": self.sampler.describe(),
             "space": self.target.describe(),
-            "data": data_digest(self.target.data),
+            "data": data_digest(self.target.given),
             "notes": list(self.notes),
             "audit": self.audit and self.audit._asdict(),
+            "judgement": self.judgement and [self.judgement.name, self.judgement.advice],
             "gradient_evaluations": self.gradient_evaluations,
             "plan": [attempt._asdict() for attempt in self.plan],
         }
@@ -329,9 +379,24 @@ class Posterior:
         """The target in the coordinates of the draws."""
         return self.sampler.coordinates(self.target)
 
-    def _diagnosed(self, log_weights: Float[Array, " draws"]) -> Diagnostics | ChainDiagnostics:
+    def outputs(self, x: Float[Array, "draws dim"]) -> PyTree:
+        """Flat draws in the target's own space."""
+        target, count = self._coordinates, len(x)
+        chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
+        if target.has_locals or count == chunk:
+            return _constrain(target, x, None)
+        # Chunks of one size, so that any number of draws compiles once.
+        rows = np.minimum(np.arange(-(-count // chunk) * chunk), count - 1).reshape(-1, chunk)
+        flat = np.asarray(x)
+        parts = [_constrain(target, jnp.asarray(flat[some]), None) for some in rows]
+        return jax.tree.map(lambda *pieces: jnp.asarray(np.concatenate(pieces)[:count]), *parts)
+
+    def diagnosed(
+        self, log_weights: Float[Array | np.ndarray, " draws"]
+    ) -> Diagnostics | ChainDiagnostics:
+        """All diagnostics, given the log weights of draws."""
         sampler = self.sampler
-        if isinstance(sampler, StoredDraws):
+        if isinstance(sampler, StoredDraws | ChainFlow):
             return diagnose_chains(
                 sampler.draws, exact=sampler.exact, divergences=sampler.divergences
             )

@@ -2,6 +2,7 @@
 
 import abc
 import hashlib
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
-from follmer.drifts import GaussianMixture
+from follmer.drifts import GaussianMixture, ProductMixture
 from follmer.errors import InputError
 from follmer.mcmc.resampling import evenly
 from follmer.paths import Move
@@ -25,6 +26,9 @@ from follmer.tools.trees import to_arrays
 DRAWS_AT_ONCE = 256
 # Independent draws put in a DataTree where no number is given.
 DRAWS_EXPORTED = 1000
+
+# Operations that judging draws of a closed form may take: a second.
+_JUDGING = 1e10
 
 # Draws in flat coordinates and their log weights.
 Weighted = tuple[Float[Array, "draws dim"], Float[Array, " draws"]]
@@ -94,17 +98,27 @@ class AbstractSimulator(AbstractWeighted):
     def sample(
         self, count: int, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
     ) -> Weighted:
-        # Chunks of one size, so that any number of draws compiles once.
-        chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
-        keys = key_rows(key, -(-count // chunk) * chunk)
-        parts = []
-        with Bar(count, visible=progress, name="sampling", unit="draw", late=True) as bar:
-            for start in range(0, count, chunk):
-                parts.append(draw(self, keys[start : start + chunk], num_steps))
-                jax.block_until_ready(parts[-1])
-                bar.advance(min(chunk, count - start))
-        x, log_weights = (np.concatenate(columns)[:count] for columns in zip(*parts, strict=True))
-        return jax.device_put(x), jax.device_put(log_weights)
+        def draws(rows: KeyRows) -> Weighted:
+            return draw(self, rows, num_steps)
+
+        x, log_weights = in_chunks_of_keys(draws, count, key, progress=progress)
+        return x, log_weights
+
+
+def in_chunks_of_keys(
+    draws: Callable[[KeyRows], tuple[Array, ...]], count: int, key: PRNGKeyArray, *, progress: bool
+) -> list[Array]:
+    """What `draws` makes of keys, some at a time: of one size, so that any number compiles once."""
+    chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
+    keys = key_rows(key, -(-count // chunk) * chunk)
+    parts = []
+    with Bar(count, visible=progress, name="sampling", unit="draw", late=True) as bar:
+        for start in range(0, count, chunk):
+            parts.append(draws(keys[start : start + chunk]))
+            jax.block_until_ready(parts[-1])
+            bar.advance(min(chunk, count - start))
+    columns = zip(*parts, strict=True)
+    return [jax.device_put(np.concatenate(column)[:count]) for column in columns]
 
 
 class Flow(AbstractSimulator):
@@ -143,11 +157,17 @@ class Flow(AbstractSimulator):
 
 
 class MixtureFlow(AbstractSimulator):
-    """The Föllmer process of a Gaussian mixture: its draws, weighed by the target."""
+    """The Föllmer process of a Gaussian mixture, or of a product of such: draws, weighed."""
 
     target: AbstractTarget
-    mixture: GaussianMixture
+    mixture: GaussianMixture | ProductMixture
     kind: ClassVar[str] = "mixture"
+
+    @property
+    def draws_judged(self) -> int:
+        # A draw takes one evaluation of the density: more of them where it is cheap.
+        affordable = _JUDGING / max(self.target.gradient_cost, 1.0)
+        return int(np.clip(affordable, super().draws_judged, 4 * super().draws_judged))
 
     def coordinates(self, target: AbstractTarget) -> AbstractTarget:
         return self.target
@@ -165,7 +185,11 @@ class MixtureFlow(AbstractSimulator):
         return jax.vmap(one)(ends)
 
     def describe(self) -> dict[str, Any]:
-        return {"components": len(self.mixture.means)}
+        is_product = isinstance(self.mixture, ProductMixture)
+        return {
+            "form": "product" if is_product else "mixture",
+            "components": self.mixture.log_shares.shape[-1],
+        }
 
     def arrays(self) -> dict[str, np.ndarray]:
         return to_arrays(self.mixture, "mixture")

@@ -5,6 +5,7 @@ from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
 from follmer.targets.data import checked_batch_size, data_digest, random_batch, take
 from follmer.targets.density import Density, values_and_gradients
+from follmer.targets.log_density import from_log_density
 from follmer.targets.network import from_network
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport
@@ -28,6 +29,7 @@ __all__ = [
     "as_target",
     "checked_batch_size",
     "data_digest",
+    "from_log_density",
     "from_network",
     "likelihoods",
     "priors",

@@ -50,6 +50,11 @@ class AbstractTarget(ByIdentity):
     def layout(self) -> Layout:
         """The coordinates as a drift sees them."""
 
+    @property
+    def given(self) -> PyTree:
+        """All that the density is conditioned on; a saved file holds its fingerprint."""
+        return self.data
+
     @abc.abstractmethod
     def log_density(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
         """ln p at unconstrained coordinates; with a batch, its unbiased estimate."""

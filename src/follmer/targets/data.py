@@ -89,9 +89,14 @@ def named_arrays(data: PyTree) -> list[tuple[str, Any]]:
 def data_digest(data: PyTree) -> str:
     """A fingerprint of the data's numbers, kept in saved files."""
     digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(data):
+    for leaf in filter(_is_array, jax.tree.leaves(data)):
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whether a leaf holds numbers; a model's arguments may be anything."""
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic | float | int)
 
 
 def take(data: PyTree, indices: Int[Array | np.ndarray, " batch"]) -> PyTree:

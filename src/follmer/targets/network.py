@@ -14,7 +14,6 @@ from follmer.targets.likelihoods import (
     AbstractLikelihood,
     Bernoulli,
     Categorical,
-    Normal,
     as_likelihood,
 )
 from follmer.targets.predictive import Predictive, as_rows
@@ -39,15 +38,18 @@ def from_network(
       batch of rows; or a function `(params, x)` of a batch of rows, together with `params`.
       Dropout and batch statistics of modules are switched to inference.
     - `data`: a pair (x, y) of arrays with one row per data point. Neither is standardised.
-    - `likelihood`: "normal" (with inferred noise), "bernoulli", "categorical", "poisson", or one of
-      `follmer.likelihoods`. Outputs of one column are taken as one number per row.
+    - `likelihood`: "normal" (with inferred noise), "student_t", "bernoulli", "categorical",
+      "poisson", "negative_binomial", or one of `follmer.likelihoods`: `Normal(sd="per_row")` learns
+      a noise for every row from a second output. Outputs of one column are taken as one number per
+      row.
     - `prior`: "normal" (of sd 1), "laplace" (of scale 1), one of `follmer.priors`, or a function of
       the parameters that returns their log density.
 
     Draws are trees like the parameters: `eqx.filter(net, eqx.is_inexact_array)` for an Equinox
     module, so that `eqx.combine(draw, net)` is the network of one draw; the State of all `Param`s
     for an NNX module, as `nnx.update(net, draw)` takes it; `params` for a function. Where the noise
-    is inferred they are {"net": that tree, "noise_sd": a number}.
+    is inferred they are {"net": that tree, "noise_sd": a number}, and likewise for what else a
+    likelihood leaves unknown.
     """
     network = _network(net, params)
     likelihood, prior = as_likelihood(likelihood), as_prior(prior)
@@ -55,15 +57,16 @@ def from_network(
         raise InputError(f"data is {type(data).__name__}, not a pair.", hint="data=(x, y)")
     dtype = jnp.result_type(*jax.tree.leaves(network.parameters))
     x, y = (as_rows(name, values, dtype) for name, values in zip("xy", data, strict=True))
+    likelihood = likelihood.for_data(y)
     predictive, like = _predictive(network, likelihood, x.shape[1:])
     if len(x) == len(y) > 0:  # else Target says what is wrong
         y = likelihood.observed(y, predictive.outputs_shape(like, x))
         _check_classes(likelihood, y)
-    noise = _inferred_noise(likelihood)
+    unknown = likelihood.unknown
     return Target(
         like=like,
-        constraints=None if noise is None else _positive_noise(),
-        log_prior=_LogPrior(prior, noise),
+        constraints=None if unknown is None else _positive(unknown),
+        log_prior=_LogPrior(prior, None if unknown is None else likelihood),
         log_likelihood=_LogLikelihood(predictive),
         data={"x": x, "y": y},
         predictive=predictive,
@@ -73,12 +76,13 @@ def from_network(
 # Modules instead of closures: two targets made of equal networks share what is compiled.
 class _LogPrior(eqx.Module):
     prior: Prior
-    noise: Normal | None
+    likelihood: AbstractLikelihood | None  # where it has an unknown parameter of its own
 
     def __call__(self, theta: PyTree) -> Float[Array, ""]:
-        if self.noise is None:
+        if self.likelihood is None:
             return self.prior(theta)
-        return self.prior(theta["net"]) + self.noise.log_prior(theta["noise_sd"])
+        unknown = theta[self.likelihood.unknown]
+        return self.prior(theta["net"]) + self.likelihood.log_prior(unknown)
 
 
 class _LogLikelihood(eqx.Module):
@@ -118,9 +122,11 @@ class _Outputs(eqx.Module):
         return values[:, 0] if getattr(values, "shape", ())[1:] == (1,) else values
 
 
-class _NormalNoise(eqx.Module):
-    def __call__(self, theta: PyTree) -> Normal:
-        return Normal(theta["noise_sd"])
+class _Given(eqx.Module):
+    likelihood: AbstractLikelihood
+
+    def __call__(self, theta: PyTree) -> AbstractLikelihood:
+        return self.likelihood.given(theta[self.likelihood.unknown])
 
 
 class _Network(NamedTuple):
@@ -166,23 +172,20 @@ def _predictive(
     network: _Network, likelihood: AbstractLikelihood, row_shape: tuple[int, ...]
 ) -> tuple[Predictive, PyTree]:
     """The predictive and the tree of its parameters, noise included."""
-    if _inferred_noise(likelihood) is None:
+    hidden = sum(jnp.ndim(leaf) > 1 for leaf in jax.tree.leaves(network.parameters)) > 1
+    if likelihood.unknown is None:
         outputs = _Outputs(network.apply, beside_noise=False)
-        return Predictive(outputs, likelihood, row_shape), network.parameters
+        return Predictive(outputs, likelihood, row_shape, hidden), network.parameters
     dtype = jnp.result_type(*jax.tree.leaves(network.parameters))
-    like = {"net": network.parameters, "noise_sd": jnp.ones((), dtype)}
+    like = {"net": network.parameters, likelihood.unknown: jnp.ones((), dtype)}
     outputs = _Outputs(network.apply, beside_noise=True)
-    return Predictive(outputs, _NormalNoise(), row_shape), like
+    return Predictive(outputs, _Given(likelihood), row_shape, hidden), like
 
 
-def _inferred_noise(likelihood: AbstractLikelihood) -> Normal | None:
-    return likelihood if isinstance(likelihood, Normal) and likelihood.sd is None else None
-
-
-def _positive_noise() -> dict[str, Any]:
+def _positive(name: str) -> dict[str, Any]:
     from numpyro.distributions import constraints
 
-    return {"noise_sd": constraints.positive}
+    return {name: constraints.positive}
 
 
 def _check_classes(likelihood: AbstractLikelihood, y: np.ndarray) -> None:

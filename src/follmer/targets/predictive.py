@@ -22,11 +22,14 @@ class Predictive(eqx.Module):
     - `outputs`: a function `(theta, x)` of a batch of rows, with one row of outputs for each.
     - `likelihood`: one of `follmer.likelihoods`, or a function of theta that returns one.
     - `row_shape`: the shape of a row of x, where `Posterior.predict` shall insist on it.
+    - `has_hidden_layers`: whether the outputs are those of a network with hidden layers, whose
+      parameters have countless equal modes.
     """
 
     outputs: Callable[[PyTree, Array], Array]
     likelihood: AbstractLikelihood | Callable[[PyTree], AbstractLikelihood]
     row_shape: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    has_hidden_layers: bool = eqx.field(static=True, default=False)
 
     def likelihood_at(self, theta: PyTree) -> AbstractLikelihood:
         """The likelihood, given parameters."""

@@ -109,6 +109,12 @@ class Space(ByIdentity):
         """The leaf that a flat coordinate belongs to."""
         return next(leaf for leaf in self.leaves if coordinate < leaf.stop)
 
+    def coordinate_name(self, coordinate: int) -> str:
+        """A flat coordinate as a user would write it: its leaf, and its place there."""
+        leaf = self.leaf_of(coordinate)
+        place = np.unravel_index(coordinate - leaf.start, leaf.free_shape)
+        return f"{leaf.name}[{','.join(map(str, place))}]" if place else leaf.name
+
     def describe(self) -> list[list[Any]]:
         """A JSON-able fingerprint, kept in saved files."""
         return [[leaf.name, list(leaf.shape), _describe(leaf.transform)] for leaf in self.leaves]

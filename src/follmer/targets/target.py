@@ -17,6 +17,7 @@ from follmer.targets.cost import Cost, cost_of
 from follmer.targets.data import as_data, check_rows_alike, sum_over_rows
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport, preflight
+from follmer.targets.source import AbstractSource
 from follmer.targets.space import Space
 from follmer.targets.whitened import Whitened
 from follmer.tools.checks import as_key
@@ -57,6 +58,7 @@ class Target(AbstractTarget):
     rows_at_once: int = eqx.field(static=True)  # whose likelihood is computed together
     gradient_cost: float = eqx.field(static=True)
     predictive: Predictive | None
+    source: AbstractSource | None  # of targets that were made from another library's model
     affine: None
     _log_prior: LogDensity
     _log_likelihood: LogLikelihood | None
@@ -86,7 +88,7 @@ class Target(AbstractTarget):
                 hint="follmer.Predictive(outputs=…, likelihood=…)",
             )
         self.space = Space(like, constraints)
-        self.affine = None
+        self.affine, self.source = None, None
         self.predictive = predictive
         self._outputs = outputs
         self._log_likelihood = log_likelihood
@@ -113,9 +115,13 @@ class Target(AbstractTarget):
         return Layout(self.dim)
 
     @property
+    def given(self) -> PyTree:
+        return self.data if self.source is None else self.source.data
+
+    @property
     def prior(self) -> "Target":
         """The prior alone, as a target of its own; the same where the target has no data."""
-        without = dict.fromkeys(("data", "num_data", "_log_likelihood", "predictive"))
+        without = dict.fromkeys(("data", "num_data", "_log_likelihood", "predictive", "source"))
         return replaced(self, rows_at_once=0, **without)
 
     def whitened(self, affine: Affine | None) -> AbstractTarget:
@@ -125,8 +131,11 @@ class Target(AbstractTarget):
     def with_data(self, data: PyTree) -> "Target":
         """The same model on other data, whose rows look like the present ones.
 
-        Whatever was compiled for one serves the other where they have as many rows.
+        Whatever was compiled for one serves the other where they have as many rows. Of a model of
+        another library, `data` are its arguments or data containers by name; those left out stay.
         """
+        if self.source is not None:
+            return self.source.with_data(data)
         if self.num_data is None:
             raise InputError(
                 "with_data was called, but the target has no data.",
@@ -163,6 +172,18 @@ class Target(AbstractTarget):
         likelihood = functools.partial(self._log_likelihood, self.space.constrain(x))
         total = sum_over_rows(likelihood, batch, self.rows_at_once)
         return (self.num_data / num_rows) * total.astype(self.dtype)
+
+    def row_log_likelihoods(
+        self, x: Float[Array, " dim"], batch: PyTree = None
+    ) -> Float[Array, " rows"]:
+        """ln p of each data point of a batch, or of all the data, at unconstrained coordinates."""
+        if self._log_likelihood is None:
+            raise InputError(
+                "this target has no data, so no data point has a likelihood.",
+                hint="Target(log_prior=…, log_likelihood=…, data=…, like=…)",
+            )
+        batch = self.data if batch is None else batch
+        return self._log_likelihood(self.space.constrain(x), batch).astype(self.dtype)
 
     def constrain(self, x: Float[Array, " dim"], batch: PyTree = None) -> PyTree:
         """What is reported at unconstrained coordinates x: the parameter tree, or its `outputs`."""

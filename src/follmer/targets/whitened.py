@@ -31,6 +31,10 @@ class Whitened(AbstractTarget):
         return self.target.data
 
     @property
+    def given(self) -> PyTree:
+        return self.target.given
+
+    @property
     def dim(self) -> int:
         return self.target.dim
 

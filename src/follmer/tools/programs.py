@@ -5,10 +5,15 @@ other data compile nothing. A process that fits hundreds of different models wou
 maps: now and then all programs are forgotten.
 """
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
+
+from follmer.errors import FileError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -17,12 +22,38 @@ _MOST = 128
 
 _COMPILED: list[Any] = []
 
+# Seconds of compilation from which a program is worth a file.
+_WORTH_KEEPING = 0.1
+
 
 def compiled(function: _Function) -> _Function:
     """The function, compiled by `eqx.filter_jit` for each model and shape, and known to `tidy`."""
     wrapped: Any = eqx.filter_jit(function)
     _COMPILED.append(wrapped)
     return wrapped
+
+
+def enable_compilation_cache(folder: str | Path | None = None) -> Path:
+    """Keep compiled programs in a folder, so that another process need not compile them again.
+
+    By default `follmer/programs` in the user's cache. Returns the folder. It is JAX's own
+    persistent cache, for all programs of the process, and may be deleted at any time.
+    """
+    if folder is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(cache) / "follmer" / "programs"
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"{folder} cannot be made into a folder for compiled programs: {error}.",
+            hint="enable_compilation_cache(folder) with a folder that can be written",
+        ) from error
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    return folder
 
 
 def tidy() -> None:

@@ -34,6 +34,28 @@ class Pace:
             self._compiled, self.count = True, 2
 
 
+class Telling:
+    """A line that says what is being done before there is anything to count; gone at the end.
+
+    In a log, where lines stay, nothing is told.
+    """
+
+    def __init__(self, visible: bool):
+        shown = visible and sys.stderr.isatty()
+        options: dict[str, object] = {} if shown else {"disable": True}
+        self._line = tqdm(bar_format="follmer: {desc} [{elapsed}]", leave=False, **options)
+
+    def __enter__(self) -> "Telling":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.close()
+
+    def tell(self, words: str) -> None:
+        """What is being done at the moment."""
+        self._line.set_description_str(words)
+
+
 class Bar:
     """tqdm, off the device. With `late`, it appears only where things take their time."""
 

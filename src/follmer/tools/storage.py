@@ -12,7 +12,7 @@ import numpy as np
 
 from follmer.errors import FileError
 
-_VERSION = 1
+_VERSION = 2
 
 
 def write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

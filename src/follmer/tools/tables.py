@@ -4,7 +4,9 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import subprocess
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +19,7 @@ def machine(command: str) -> dict[str, Any]:
     """The command, the date and what the numbers depend on."""
     return {
         "command": command,
+        "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cores": os.cpu_count(),
         "platform": f"{platform.system()} {platform.machine()}, JAX on {jax.default_backend()}",
@@ -26,6 +29,18 @@ def machine(command: str) -> dict[str, Any]:
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
         },
     }
+
+
+def commit() -> str:
+    """The commit that the package is at, with a + where files differ from it; "" outside git."""
+    folder = Path(__file__).parent
+    told = [
+        subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, check=False)
+        for command in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", "../.."))
+    ]
+    if any(one.returncode for one in told):
+        return ""
+    return told[0].stdout.strip() + ("+" if told[1].stdout.strip() else "")
 
 
 def header(measured_on: Mapping[str, Any]) -> str:

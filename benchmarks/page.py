@@ -1,0 +1,53 @@
+"""docs/benchmarks.md, written anew from the records that are kept beside it.
+
+follmer bench NAMES --json > docs/results/bench/FILE.json
+python -m benchmarks.page
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from follmer.bench.networks import NetworkRecord
+from follmer.bench.networks import table as networks_table
+from follmer.bench.running import PosteriordbRecord, Record
+from follmer.bench.table import table
+from follmer.bench.verdicts import VerdictRecord, verdict_table
+from follmer.tools.tables import header
+
+DOCS = Path(__file__).parent.parent / "docs"
+RECORDS = DOCS / "results" / "bench"
+PAGE, WORDS = DOCS / "benchmarks.md", DOCS / "benchmarks_words.md"
+# A line of the words in whose place a file's records go: <!-- records: modes -->
+_MARK = "<!-- records: "
+_KINDS: dict[str, Any] = {
+    "verdicts": (VerdictRecord, verdict_table),
+    "posteriordb": (PosteriordbRecord, table),
+    "networks": (NetworkRecord, networks_table),
+}
+
+
+def page() -> str:
+    """The words, with every file's table in its place."""
+    lines = []
+    for line in WORDS.read_text().splitlines():
+        is_mark = line.startswith(_MARK)
+        lines.append(section(line.removeprefix(_MARK).split()[0]) if is_mark else line)
+    return "\n".join(lines) + "\n"
+
+
+def section(name: str) -> str:
+    """What one file's records were measured on, and their table."""
+    stored = json.loads((RECORDS / f"{name}.json").read_text())
+    kind, told = _KINDS.get(name, (Record, table))
+    records = [kind(**record) for record in stored["results"]]
+    return f"```\n{header(stored['machine'])}\n```\n\n{told(records)}"
+
+
+def main() -> None:
+    PAGE.write_text(page())
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()

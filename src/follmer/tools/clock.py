@@ -1,0 +1,19 @@
+"""How much time is left."""
+
+import math
+import time
+
+
+class Deadline:
+    """A moment after which nothing new is begun; never, without a number of seconds."""
+
+    def __init__(self, seconds: float | None = None):
+        self.seconds = seconds
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
+
+    def __call__(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._end
+
+
+NEVER = Deadline()

@@ -1,0 +1,17 @@
+"""The page of benchmarks is what its records say."""
+
+import json
+
+from benchmarks.page import PAGE, RECORDS, page
+
+
+def test_the_page_is_written_from_its_records():
+    """After new records: python -m benchmarks.page."""
+    assert PAGE.read_text() == page()
+
+
+def test_every_record_tells_its_command_and_commit():
+    for path in RECORDS.glob("*.json"):
+        machine = json.loads(path.read_text())["machine"]
+        assert machine["command"].startswith("follmer bench")
+        assert machine["commit"]

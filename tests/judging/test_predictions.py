@@ -1,0 +1,163 @@
+"""Predictions judged: leaving rows out, agreement of chains, and what is not called good."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import follmer
+from follmer.judging import Verdict, audit_predictions, judge, pointwise_log_likelihood, psis_loo
+from follmer.judging.predictive_audit import (
+    PredictiveAudit,
+    halves_rhat,
+    judge_predictions,
+    nested_rhat,
+)
+from follmer.mcmc.ensembles import Schedule, run_ensemble
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 2))
+Y = X @ [1.0, -0.5] + 0.5 * rng.normal(size=60)
+
+GOOD = PredictiveAudit(
+    num_chains=8,
+    num_draws=800,
+    num_rows=100,
+    rhat=1.02,
+    rhat_log_likelihood=1.1,
+    rhat_halves=1.05,
+    own_width=0.5,
+    drift=0.01,
+    drift_se=0.01,
+    loo=-1.0,
+    loo_se=0.1,
+    unsound=0.05,
+    best_member=-1.1,
+)
+
+
+@pytest.fixture(scope="module")
+def regression():
+    return follmer.from_network(
+        lambda w, x: x @ w,
+        params=jnp.zeros((2, 1)),
+        data=(X, Y),
+        likelihood=follmer.likelihoods.Normal(0.5),
+    )
+
+
+def posterior_of(x, y):
+    covariance = np.linalg.inv(np.eye(2) + x.T @ x / 0.25)
+    return covariance @ x.T @ y / 0.25, covariance
+
+
+def exact_draws(count):
+    mean, covariance = posterior_of(X, Y)
+    return np.random.default_rng(1).multivariate_normal(mean, covariance, count)
+
+
+def test_log_likelihoods_are_those_of_the_rows(regression):
+    draws = exact_draws(5)
+    expected = stats.norm.logpdf(Y, draws @ X.T, 0.5)
+    found = pointwise_log_likelihood(regression, draws, progress=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    some = pointwise_log_likelihood(regression, draws, np.array([3, 7]), progress=False)
+    np.testing.assert_allclose(some, expected[:, [3, 7]], rtol=1e-3, atol=1e-4)
+
+
+def test_loo_is_that_of_the_posterior_without_the_row(regression):
+    found = psis_loo(pointwise_log_likelihood(regression, exact_draws(4000), progress=False))
+    exact = []
+    for i in range(len(Y)):
+        mean, covariance = posterior_of(np.delete(X, i, 0), np.delete(Y, i))
+        sd = np.sqrt(0.25 + X[i] @ covariance @ X[i])
+        exact.append(stats.norm.logpdf(Y[i], X[i] @ mean, sd))
+    # Importance sampling by 4000 draws with light tails: a few hundredths at the worst row.
+    np.testing.assert_allclose(found.elpd, exact, atol=0.05)
+    assert found.mean == pytest.approx(np.mean(exact), abs=0.005)
+    assert np.all(found.khat < 0.7)
+
+
+def test_a_point_has_no_tail_to_fit():
+    found = psis_loo(np.tile([[-1.0, -2.0]], (50, 1)))
+    np.testing.assert_allclose(found.elpd, [-1.0, -2.0])
+
+
+def test_nested_rhat_is_one_for_chains_of_one_distribution():
+    values = np.random.default_rng(0).normal(size=(8, 500, 20))
+    # Between four groups of two chains: the variance of a mean is 1/1000.
+    assert np.max(nested_rhat(values, 4)) < 1.005
+
+
+def test_what_never_varies_agrees():
+    assert nested_rhat(np.zeros((4, 10, 1)), 2)[0] == 1.0
+    assert halves_rhat(np.zeros((4, 10, 1)))[0] == 1.0
+
+
+def test_halves_of_chains_that_drift_are_apart():
+    values = np.random.default_rng(0).normal(size=(8, 500, 20))
+    assert np.max(halves_rhat(values)) < 1.01
+    # A trend over two standard deviations: halves are 1 apart, ½ in variance beside 1 + 1/12.
+    drifting = values + np.linspace(0, 2, 500)[:, None]
+    expected = np.sqrt(1 + 0.5 / (1 + 1 / 12))
+    np.testing.assert_allclose(halves_rhat(drifting), expected, rtol=0.05)
+
+
+def test_nested_rhat_sees_groups_apart_and_noise_hides_what_is_small():
+    values = np.random.default_rng(0).normal(size=(4, 500, 1))
+    values[2:] += 2.0
+    # Group means 0 and 2 have variance 2, beside 1 inside.
+    assert nested_rhat(values, 2)[0] == pytest.approx(3**0.5, rel=0.1)
+    assert nested_rhat(values, 2, noise=99.0)[0] == pytest.approx(1.02**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_chains": 1}, "one mode"),
+        ({"num_draws": 16}, "too short"),
+        ({"own_width": 0.001}, "hardly moved"),
+        ({"rhat": 1.3}, "disagree"),
+        ({"rhat_halves": 1.3}, "not settled"),
+        ({"drift": -0.3}, "still change"),
+        ({"unsound": 0.6}, "k̂ > .7"),
+        ({"loo": float("nan")}, "not finite"),
+    ],
+)
+def test_what_is_not_good_for_predictions(change, words):
+    assert judge_predictions(GOOD)[0]
+    good, advice = judge_predictions(GOOD._replace(**change))
+    assert not good
+    assert words in advice
+
+
+def test_the_verdict_stands_between_weights_and_no_proof():
+    order = list(Verdict)
+    good = order.index(Verdict.GOOD_FOR_PREDICTIONS)
+    assert order.index(Verdict.USE_WEIGHTS) < good < order.index(Verdict.NO_PROOF)
+    assert judge(None, GOOD).verdict is Verdict.GOOD_FOR_PREDICTIONS
+    assert Verdict.GOOD_FOR_PREDICTIONS.is_usable
+
+
+@pytest.fixture(scope="module")
+def network():
+    x = np.linspace(-2, 2, 80)[:, None]
+    y = np.sin(3 * x[:, 0]) + 0.2 * np.random.default_rng(0).normal(size=80)
+    net = eqx.nn.MLP(1, 1, width_size=8, depth=2, activation=jnp.tanh, key=jax.random.key(0))
+    return follmer.from_network(net, data=(x, y), likelihood=follmer.likelihoods.Normal(0.2))
+
+
+def judged(network, draws):
+    return judge(None, audit_predictions(network, draws, jax.random.key(1))).verdict
+
+
+def test_under_run_chains_and_single_modes_are_not_called_good(network, key):
+    schedule = Schedule(8, 2000, 4000, 20)
+    draws = run_ensemble(network, schedule, key, progress=False).draws
+    assert judged(network, draws) is Verdict.GOOD_FOR_PREDICTIONS
+    assert judged(network, draws[:1]) is Verdict.DO_NOT_USE
+    # Chains of a few steps have not settled.
+    short = run_ensemble(network, Schedule(8, 2000, 80, 1), key, progress=False).draws
+    assert judged(network, short) is Verdict.DO_NOT_USE

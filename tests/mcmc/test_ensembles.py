@@ -1,0 +1,116 @@
+"""Descents, chains from their ends, and what an interrupted run leaves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import follmer
+from follmer import NonFiniteError
+from follmer.mcmc import descents, ensembles
+from follmer.mcmc.ensembles import Schedule, run_ensemble
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(200, 2))
+Y = X @ [1.0, -0.5] + 0.5 * rng.normal(size=200)
+# The posterior of a linear regression with prior N(0, I) and noise .5, in closed form.
+COVARIANCE = np.linalg.inv(np.eye(2) + X.T @ X / 0.25)
+MEAN = COVARIANCE @ X.T @ Y / 0.25
+
+
+@pytest.fixture(scope="module")
+def regression():
+    return follmer.from_network(
+        lambda w, x: x @ w,
+        params=jnp.zeros((2, 1)),
+        data=(X, Y),
+        likelihood=follmer.likelihoods.Normal(0.5),
+    )
+
+
+@pytest.mark.parametrize("batch_size", [None, 50])
+def test_chains_are_draws_of_a_posterior_known_in_closed_form(regression, key, batch_size):
+    schedule = Schedule(4, 500, 6000, 10, batch_size)
+    found = run_ensemble(regression, schedule, key, progress=False)
+    assert found.draws.shape == (4, 300, 2)
+    assert not found.replaced
+    assert not found.interrupted
+    draws = found.draws.reshape(-1, 2).astype(float)
+    sd = np.sqrt(np.diag(COVARIANCE))
+    # 1200 draws, of which one in thirty counts: sd of a mean .16. Batches and steps bias the width.
+    np.testing.assert_array_less(np.abs(draws.mean(axis=0) - MEAN) / sd, 4 * 0.16)
+    ratio = draws.std(axis=0) / sd
+    assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
+
+
+def test_an_interrupted_run_goes_on_bit_for_bit(regression, key):
+    schedule = Schedule(2, 50, 1000, 10)
+    whole = run_ensemble(regression, schedule, key, progress=False)
+    saved = []
+    halfway = Schedule(2, 50, 400, 10)
+    run_ensemble(regression, halfway, key, save=saved.append, progress=False)
+    resumed = run_ensemble(regression, schedule, key, load=lambda: saved[-1], progress=False)
+    np.testing.assert_array_equal(whole.draws, resumed.draws)
+
+
+def test_ctrl_c_keeps_what_the_chains_have(regression, key, monkeypatch):
+    calls = []
+    own = ensembles._continued
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return own(*arguments)
+
+    monkeypatch.setattr(ensembles, "_continued", interrupted)
+    found = run_ensemble(regression, Schedule(2, 50, 1000, 10), key, progress=False)
+    assert found.interrupted
+    # Two calls of 20 states and the last, less the first half.
+    assert found.draws.shape == (2, 21, 2)
+
+
+def test_members_that_are_not_finite_at_their_start_are_replaced_and_counted(key):
+    def log_density(x):
+        return jnp.where(jnp.abs(x[0]) < 0.1, -0.5 * jnp.sum(x**2), jnp.nan)
+
+    target = follmer.Target(log_density, like=jnp.zeros(2))
+    members = descents.starts(target, 16, key)
+    assert members.replaced > 0
+    assert np.all(np.abs(members.x[:, 0]) < 0.1)
+
+
+def test_no_finite_start_at_all_is_an_error(key):
+    target = follmer.Target(lambda x: jnp.sum(x) * jnp.nan, like=jnp.zeros(2))
+    with pytest.raises(NonFiniteError, match="4 of 4 members' starts"):
+        descents.starts(target, 4, key)
+
+
+def test_starts_of_matrices_are_as_wide_as_glorot_says():
+    like = {"w": jnp.zeros((30, 20)), "b": jnp.zeros(20)}
+    target = follmer.Target(lambda p: -jnp.sum(p["w"] ** 2), like=like)
+    widths = descents.start_widths(target)
+    np.testing.assert_allclose(widths[:20], 0.1)  # leaves of a dict go by name: b, w
+    np.testing.assert_allclose(widths[20:], (2 / 50) ** 0.5)
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing(key):
+    def log_density(x):
+        return jnp.sum(jnp.where(x > 5.0, jnp.nan, -((x - 1.0) ** 2)))
+
+    target = follmer.Target(log_density, like=jnp.zeros(1))
+    starts = jnp.array([[9.0], [0.0]])
+    ends = descents.descend(
+        target, starts, key, batch_size=None, num_iterations=600, learning_rate=0.01
+    )
+    np.testing.assert_allclose(ends, [[9.0], [1.0]], atol=1e-2)
+
+
+def test_chains_without_a_finite_end_are_an_error(key):
+    # Finite where members start and descend, but for a cliff that every chain falls off.
+    target = follmer.Target(lambda x: -jnp.sum(x**2), like=jnp.zeros(3))
+    schedule = Schedule(2, 10, 40, 1)
+    run = ensembles._descended(target, schedule, jax.random.key(0))
+    lost = run._replace(kept=[np.full((40, 2, 3), np.nan, np.float32)])
+    with pytest.raises(NonFiniteError, match="all 2 chains"):
+        ensembles._ensemble(target, lost, False)

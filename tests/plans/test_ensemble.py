@@ -1,0 +1,114 @@
+"""What decides how an ensemble is run, and when."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import follmer
+from follmer import InputError
+from follmer.plans import ensemble as module
+from follmer.plans.ensemble import schedule_for
+from follmer.plans.fresh_draws import flow_along
+from follmer.plans.rungs import ladder
+from follmer.plans.survey import Survey
+from follmer.tools.modules import replaced
+
+X, Y = np.zeros((40, 2)), np.arange(40.0) % 3
+
+
+def net(depth=1):
+    return eqx.nn.MLP(2, 1, width_size=4, depth=depth, key=jax.random.key(0))
+
+
+def network(depth=1):
+    return follmer.from_network(net(depth), data=(X, Y), likelihood="normal")
+
+
+def rungs(target, precondition="auto", **options):
+    return [name for name, _ in ladder(precondition, Survey(target, jax.random.key(0)), options)]
+
+
+@pytest.mark.parametrize(
+    ("cost", "rows", "batch", "descent", "steps"),
+    [
+        (1e5, 500, None, 3000, 5000),  # cheap: all data
+        (8e6, 500, None, 3000, 5000),  # 9.6e11 operations still fit
+        (9e6, 500, 500, 9259, 4500),  # batches of all rows, at one gradient per step
+        (1e8, 40_000, 512, 30_000, 15_000),  # the most steps of batches
+        (1e12, 60_000, 128, 2000, 2000),  # a large network: small batches, the fewest steps
+    ],
+)
+def test_steps_and_batches_by_cost(cost, rows, batch, descent, steps):
+    target = replaced(network(), gradient_cost=cost, num_data=rows)
+    found = schedule_for(target)
+    assert (found.batch_size, found.num_steps) == (batch, steps)
+    assert found.num_descent_steps == pytest.approx(descent, abs=1)
+
+
+def test_a_batch_that_was_asked_for_is_used():
+    assert schedule_for(network(), batch_size=10).batch_size == 10
+
+
+def test_networks_with_hidden_layers_take_the_ensemble():
+    assert rungs(network()) == ["ensemble"]
+    assert rungs(network(), batch_size=10) == ["ensemble"]
+    assert rungs(network(), drift="mlp") == ["flow"]
+    linear = follmer.from_network(
+        eqx.nn.Linear(2, 1, key=jax.random.key(0)), data=(X, Y), likelihood="normal"
+    )
+    assert rungs(linear) == ["mixture", "flow"]
+    assert rungs(linear, "ensemble") == ["ensemble"]
+
+
+def test_an_ensemble_cannot_honour_options_of_training():
+    with pytest.raises(InputError, match="cannot honour num_paths"):
+        rungs(network(), "ensemble", num_paths=3)
+
+
+def test_more_stored_bytes_than_memory_are_refused_before_the_run(monkeypatch):
+    monkeypatch.setattr(module, "_memory", lambda: 10_000)
+    with pytest.raises(InputError, match="would store"):
+        module.ensemble(Survey(network(), jax.random.key(0), progress=False), jax.random.key(1))
+
+
+def test_many_bytes_are_told_beforehand(capsys):
+    target = replaced(network(), gradient_cost=1e3)
+    schedule = schedule_for(target)._replace(num_steps=10**9)
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(module, "_memory", lambda: None)
+    (words,) = module._memory_notes(target, schedule, progress=True)
+    assert "GiB" in words
+    assert words in capsys.readouterr().err
+    module._memory_notes(target, schedule, progress=False)
+    assert capsys.readouterr().err == ""
+    monkey.undo()
+
+
+def test_no_flow_is_laid_along_chains_that_are_too_short():
+    assert flow_along(network(), np.zeros((4, 5, 17)), jax.random.key(0)) is None
+
+
+def test_a_flow_is_laid_along_chains_only_where_it_predicts_as_well():
+    x = np.random.default_rng(0).normal(size=(50, 1))
+    target = follmer.from_network(
+        lambda w, x: x @ w,
+        params=jnp.zeros((1, 1)),
+        data=(x, 0.7 * x[:, 0]),
+        likelihood=follmer.likelihoods.Normal(0.1),
+    )
+    rng = np.random.default_rng(1)
+    smooth = 0.7 + 0.01 * rng.normal(size=(4, 50, 1))
+    flow = flow_along(target, smooth, jax.random.key(0))
+    assert flow is not None
+    np.testing.assert_allclose(flow.draws, smooth, rtol=1e-5)
+    # Chains that jump between two signs of a symmetric model: between them there is nothing.
+    even = follmer.from_network(
+        lambda w, x: jnp.abs(w[0, 0]) * x,
+        params=jnp.zeros((1, 1)),
+        data=(x, 0.7 * x[:, 0]),
+        likelihood=follmer.likelihoods.Normal(0.1),
+    )
+    jumping = smooth * np.where(np.arange(50) % 2, 1.0, -1.0)[:, None]
+    assert flow_along(even, jumping, jax.random.key(0)) is None
