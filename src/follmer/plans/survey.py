@@ -103,7 +103,7 @@ class Survey:
         """Draws by Markov chains; None where gradients are too expensive, or nothing was found."""
         # A move takes a gradient, and two products with a dense factor.
         cost = self.target.gradient_cost + 4.0 * self.target.dim**2
-        calls = self.policy.num_calls(cost, GRADIENTS_PER_CALL)
+        calls = self.policy.num_calls(self.target.dim, cost, GRADIENTS_PER_CALL)
         if calls == 0 or self.target.dim > self.policy.max_dense:
             return None
         if self.modes.are_countless and self.target.dim <= self.policy.max_explored:
