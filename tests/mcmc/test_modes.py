@@ -69,6 +69,19 @@ def test_narrow_modes_among_wide_ones_are_found(key):
     assert found.search_ended
 
 
+@pytest.mark.parametrize(("drop", "ended"), [(0.0, False), (35.0, True)])
+def test_a_search_that_is_cut_short_has_ended_where_other_modes_hold_no_mass(key, drop, ended):
+    """The second mode is wide: it is the lower one's height and width together that tell."""
+
+    def uneven(x):
+        wide = -0.5 * jnp.sum(((x - 40.0) / 4.0) ** 2) - drop
+        return jnp.logaddexp(-0.5 * jnp.sum(x**2), wide)
+
+    found = search(uneven, 3, key, max_climbs=64)
+    assert len(found.x) == len(found.gaussians) == 2
+    assert found.search_ended == ended
+
+
 @pytest.mark.parametrize(("drop", "expected"), [(10.0, 2), (100.0, 1)])
 def test_modes_far_below_the_best_are_left_out(key, drop, expected):
     def uneven(x):

@@ -24,17 +24,19 @@ def test_climbs(dim, cost, climbs):
 
 
 @pytest.mark.parametrize(
-    ("cost", "calls"),
+    ("dim", "cost", "calls"),
     [
-        (50.0, 96),  # cheap: the most
-        (1e5, 39),  # 2e10 operations
-        (1e6, 12),  # the fewest, as many gradients as NUTS takes
-        (6e6, 12),  # the fewest still fit into the largest budget
-        (7e6, 0),  # none
+        (10, 50.0, 96),  # cheap: the most
+        (10, 1e5, 39),  # 2e10 operations
+        (10, 1e6, 12),  # the fewest, as many gradients as NUTS takes
+        (200, 3e7, 12),  # the fewest still fit into the largest budget
+        (200, 4e7, 0),  # none
+        (201, 6e6, 12),  # many coordinates have a smaller budget
+        (201, 7e6, 0),
     ],
 )
-def test_chains(cost, calls):
-    assert POLICY.num_calls(cost, CALL) == calls
+def test_chains(dim, cost, calls):
+    assert POLICY.num_calls(dim, cost, CALL) == calls
 
 
 @pytest.mark.parametrize(("cost", "particles"), [(50.0, 4096), (1e5, 1666), (1e7, 512)])

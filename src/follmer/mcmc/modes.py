@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from follmer.mcmc.climbs import NEARLY, ROUGHLY, Ends, climb, climbed
-from follmer.mcmc.curvature import coordinate_widths
+from follmer.mcmc.curvature import coordinate_widths, gaussian_at
+from follmer.mcmc.mixtures import Mixture
 from follmer.targets import Density
 from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator
@@ -21,8 +22,10 @@ FARTHEST = 1e3
 # where none is (the rule of three: such a chance of 3/n would go unseen once in 20 times).
 # And until half of all climbs have found nothing new.
 _UNSEEN, _ONE_IN_TWENTY = 0.0003, 3.0
-# A search that is cut short has ended all the same where the chance is below this.
-_NEARLY_SEEN = 0.01
+# A search that is cut short has ended all the same where the chance is below this. Modes whose
+# Laplace approximations hold so many nats less mass than the best, and one more for each coordinate,
+# are not counted.
+_NEARLY_SEEN, _NO_MASS = 0.01, 20.0
 # Starts of a later round: as many as all before, up to this number. Half are spread evenly over a
 # box this many times as wide as that of the modes so far, half by a normal this many times as wide
 # as they are: narrow modes are small beside the box, far ones beyond it.
@@ -45,16 +48,11 @@ class Modes(NamedTuple):
 
     x: Float[np.ndarray, "modes dim"]
     log_density: Float[np.ndarray, " modes"]
+    gaussians: tuple[Mixture, ...]  # one at each; where they are countless, at the best alone
     num_climbs: int
     farthest: float  # the scale of the farthest starts
-    unseen: float  # the chance that one more climb would find another mode
+    are_countless: bool = False  # climbs kept finding new ones: signs and orders may be arbitrary
     search_ended: bool = True  # or was cut short, while there may have been more
-
-    @property
-    def are_countless(self) -> bool:
-        """Whether climbs kept finding new ones: signs and orders may be arbitrary."""
-        apart = self.num_climbs >= _MANY_CLIMBS and len(self.x) > _APART * self.num_climbs
-        return apart or len(self.x) > _MOST
 
     def __str__(self) -> str:
         found = "one mode" if len(self.x) == 1 else f"{len(self.x)} modes"
@@ -79,7 +77,7 @@ def find_modes(
     found = _Found(density)
     found.add(np.concatenate([near, far]))
     while len(found.x) > 1 and found.may_miss_some and found.num_climbs < max_climbs:
-        if found.modes(FARTHEST).are_countless or stop():
+        if found.are_countless or stop():
             break
         count = min(found.num_climbs, _LATER_STARTS, max_climbs - found.num_climbs)
         found.add(_among(found.x, count, rng))
@@ -106,19 +104,25 @@ class _Found:
         self.x = np.zeros((0, density.dim))
         self.log_density = np.zeros(0)
         self.visits = np.zeros(0, int)
+        self.found_after = np.zeros(0, int)  # climbs until it was
         self.num_climbs = 0
-        self._last_discovery = 0  # climbs until then
 
     @property
     def may_miss_some(self) -> bool:
         """Whether climbs should go on."""
-        return self.unseen > _UNSEEN or self.num_climbs < 2 * self._last_discovery
+        return not self._has_seen_all(np.ones(len(self.x), bool), _UNSEEN)
 
     @property
-    def unseen(self) -> float:
-        """The chance that one more climb finds another mode, about."""
-        seen_once = float(np.sum(self.visits == 1))
-        return (seen_once + _ONE_IN_TWENTY) / max(int(self.visits.sum()), 1)
+    def are_countless(self) -> bool:
+        """Whether climbs keep finding new ones."""
+        apart = self.num_climbs >= _MANY_CLIMBS and len(self.x) > _APART * self.num_climbs
+        return apart or len(self.x) > _MOST
+
+    def _has_seen_all(self, modes: Bool[np.ndarray, " modes"], unseen: float) -> bool:
+        """Whether the chance that one more climb finds another mode such as these is small."""
+        seen_once = float(np.sum(self.visits[modes] == 1))
+        chance = (seen_once + _ONE_IN_TWENTY) / max(int(self.visits.sum()), 1)
+        return chance <= unseen and self.num_climbs >= 2 * max(self.found_after[modes], default=0)
 
     def add(self, starts: Float[np.ndarray, "starts dim"]) -> None:
         """Climb from more starts."""
@@ -134,10 +138,11 @@ class _Found:
         new = self._off_known_ridges(self._finished(unknown, scale), scale)
         if len(new.x) == 0:
             return
-        self._last_discovery = self.num_climbs
         self.x = np.concatenate([self.x, new.x])
         self.log_density = np.concatenate([self.log_density, new.log_density])
         self.visits = np.concatenate([self.visits, np.zeros(len(new.x), int)])
+        now = np.full(len(new.x), self.num_climbs)
+        self.found_after = np.concatenate([self.found_after, now])
         self._sort()
         self._new(unknown)
 
@@ -186,12 +191,21 @@ class _Found:
         order = np.argsort(-self.log_density)
         order = order[kept[order]]
         self.x, self.log_density = self.x[order], self.log_density[order]
-        self.visits = self.visits[order]
+        self.visits, self.found_after = self.visits[order], self.found_after[order]
 
     def modes(self, farthest: float) -> Modes:
-        ended = len(self.x) < 2 or self.unseen < _NEARLY_SEEN
-        ended = ended and (len(self.x) < 2 or self.num_climbs >= 2 * self._last_discovery)
-        return Modes(self.x, self.log_density, self.num_climbs, farthest, self.unseen, ended)
+        """What was found, and whether the search for modes that hold any mass has ended."""
+        countless = self.are_countless
+        looked_at = self.x[:1] if countless else self.x
+        gaussians = tuple(gaussian_at(self._density, x) for x in looked_at)
+        ended = not countless
+        if ended and len(self.x) > 1:
+            widths = [np.linalg.slogdet(one.covariances[0])[1] for one in gaussians]
+            masses = self.log_density + 0.5 * np.asarray(widths)
+            hold_mass = masses > masses.max() - _NO_MASS - self.x.shape[1]
+            ended = hold_mass.sum() == 1 or self._has_seen_all(hold_mass, _NEARLY_SEEN)
+        parts = (self.x, self.log_density, gaussians, self.num_climbs, farthest)
+        return Modes(*parts, are_countless=countless, search_ended=bool(ended))
 
 
 def ridges(

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from follmer.mcmc.chains import GROUP_SIZE, KEPT_CALLS, NUM_GROUPS, run_chains
-from follmer.mcmc.curvature import gaussian_at
 from follmer.mcmc.mixtures import (
     Mixture,
     finite_or_none,
@@ -152,8 +151,7 @@ def populate(
 
     None where no chain could move.
     """
-    gaussians = [gaussian_at(density, mode) for mode in modes.x]
-    gaussians = [one for one in gaussians if _is_resolved(one, density.dtype)]
+    gaussians = [one for one in modes.gaussians if _is_resolved(one, density.dtype)]
     rng = generator(key, "starts")
     starts = _importance_starts(density, gaussians, rng)
     # Many sites share the effort.

@@ -23,9 +23,13 @@ class Policy:
     most_climbs: int = 32768
     # Gradients that one climb takes, about (measured on the targets of `follmer bench`).
     gradients_per_climb: float = 400.0
-    # Operations that the chains of the population should take (seconds), and may take at the most.
+    # Operations that the chains of the population should take (seconds), and may take at the most:
+    # up to `max_explored` coordinates, where a minute of chains sees what curvature does not (30
+    # nats on a9a), and beyond, where so few draws say less of a covariance. A tempering has the
+    # latter.
     chain_budget: float = 2e10
-    largest_chain_budget: float = 4e11
+    largest_chain_budget: float = 2e12
+    moderate_chain_budget: float = 4e11
     # Calls of chains: 12 take as many gradients as a usual run of NUTS (60 000).
     fewest_calls: int = 12
     most_calls: int = 96
@@ -65,16 +69,18 @@ class Policy:
         most = int(np.clip(affordable, 1, self.most_climbs))
         return min(most, self.num_starts), most
 
-    def num_calls(self, cost: float, gradients_per_call: int) -> int:
+    def num_calls(self, dim: int, cost: float, gradients_per_call: int) -> int:
         """Calls of the population's chains; 0 where even a few would take too long."""
         per_call = gradients_per_call * max(cost, 1.0)
-        if self.fewest_calls * per_call > self.largest_chain_budget:
+        few = dim <= self.max_explored
+        most = self.largest_chain_budget if few else self.moderate_chain_budget
+        if self.fewest_calls * per_call > most:
             return 0
         return int(np.clip(self.chain_budget / per_call, self.fewest_calls, self.most_calls))
 
     def particles(self, cost: float, gradients_per_particle: float) -> int:
         """Particles of a tempering."""
-        affordable = self.largest_chain_budget / (gradients_per_particle * max(cost, 1.0))
+        affordable = self.moderate_chain_budget / (gradients_per_particle * max(cost, 1.0))
         return int(np.clip(affordable, self.fewest_particles, self.num_particles))
 
     def flow_settings(self, dim: int, cost: float) -> Mapping[str, Any]:

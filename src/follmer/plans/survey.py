@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from follmer.mcmc.chains import GRADIENTS_PER_CALL, GROUP_SIZE, NUM_GROUPS
-from follmer.mcmc.curvature import gaussian_at
 from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG
 from follmer.mcmc.mixtures import Mixture, safe_cholesky
 from follmer.mcmc.modes import Modes, find_modes
@@ -81,10 +80,10 @@ class Survey:
         stop = self._out_of_time
         return find_modes(self.density, key, num_starts=first, max_climbs=most, stop=stop)
 
-    @functools.cached_property
+    @property
     def gaussian(self) -> Mixture:
         """The Gaussian at the best mode, by its curvature."""
-        return gaussian_at(self.density, self.modes.x[0])
+        return self.modes.gaussians[0]
 
     @functools.cached_property
     def tempered(self) -> Tempered:
@@ -104,7 +103,7 @@ class Survey:
         """Draws by Markov chains; None where gradients are too expensive, or nothing was found."""
         # A move takes a gradient, and two products with a dense factor.
         cost = self.target.gradient_cost + 4.0 * self.target.dim**2
-        calls = self.policy.num_calls(cost, GRADIENTS_PER_CALL)
+        calls = self.policy.num_calls(self.target.dim, cost, GRADIENTS_PER_CALL)
         if calls == 0 or self.target.dim > self.policy.max_dense:
             return None
         if self.modes.are_countless and self.target.dim <= self.policy.max_explored:
