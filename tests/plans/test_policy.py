@@ -39,6 +39,11 @@ def test_chains(dim, cost, calls):
     assert POLICY.num_calls(dim, cost, CALL) == calls
 
 
+@pytest.mark.parametrize(("cost", "moves"), [(50.0, 4), (1.2e5, 4), (4e5, 1), (1e6, 0)])
+def test_moves_of_draws_that_a_flow_learns_from(cost, moves):
+    assert POLICY.moves(cost) == moves
+
+
 @pytest.mark.parametrize(("cost", "particles"), [(50.0, 4096), (1e5, 1666), (1e7, 512)])
 def test_particles(cost, particles):
     assert POLICY.particles(cost, 2400.0) == particles

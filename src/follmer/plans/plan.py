@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from follmer.nsfs import NSFS
 from follmer.objectives import BridgeMatching
+from follmer.plans.policy import POLICY
 from follmer.posterior.samplers import AbstractSampler
 from follmer.targets import AbstractTarget
 
@@ -30,5 +31,6 @@ class Plan(NamedTuple):
         """The algorithm to train; what the user set stands."""
         settings = dict(self.settings)
         if self.draws is not None:
-            settings["objective"] = BridgeMatching(self.draws)
+            moves = POLICY.moves(self.target.gradient_cost)
+            settings["objective"] = BridgeMatching(self.draws, moves=moves)
         return NSFS(self.target, **{**settings, **options})

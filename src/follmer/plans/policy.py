@@ -51,6 +51,12 @@ class Policy:
     learning_rate: float = 1e-2
     gentle_dim: int = 50
 
+    # HMC moves of the draws that a flow learns from, whenever they are refreshed, at most; and
+    # gradients that one of all of them takes in the whole training (20 times 4096 draws of 10
+    # steps). Where gradients are expensive the draws stay as the chains left them.
+    refresh_moves: int = 4
+    gradients_per_move: float = 8e5
+
     # A posterior for its weights will do with this share of effective draws, and so many nats below
     # the upper bound on ln Z; else the next rung is tried. (On posteriordb, .8 nats left a standard
     # deviation 11 % short.)
@@ -77,6 +83,11 @@ class Policy:
         if self.fewest_calls * per_call > most:
             return 0
         return int(np.clip(self.chain_budget / per_call, self.fewest_calls, self.most_calls))
+
+    def moves(self, cost: float) -> int:
+        """HMC moves of the draws that a flow learns from."""
+        affordable = self.moderate_chain_budget / (self.gradients_per_move * max(cost, 1.0))
+        return min(int(affordable), self.refresh_moves)
 
     def particles(self, cost: float, gradients_per_particle: float) -> int:
         """Particles of a tempering."""
