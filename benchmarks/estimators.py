@@ -120,10 +120,10 @@ def measured(name: str, split: int, method: str, data: Dataset) -> NetworkRecord
     return record._replace(**scores, seconds=seconds, verdict=words)
 
 
-def _number_scores(model: Any, data: Dataset) -> dict[str, float]:
+def _number_scores(model: Any, data: Dataset) -> dict[str, Any]:
     assert data.y_test is not None
     if isinstance(model, FollmerRegressor):
-        density, mean = model.log_predictive_density(data.x_test, data.y_test), None
+        density = model.log_predictive_density(data.x_test, data.y_test)
         mean = model.predict(data.x_test)
     else:
         mean, sd = _mean_and_sd(model, data)
@@ -141,7 +141,7 @@ def _mean_and_sd(model: Any, data: Dataset) -> tuple[np.ndarray, Any]:
     return model.predict(data.x_test), float(np.sqrt(np.mean((left_out - data.y) ** 2)))
 
 
-def _label_scores(model: Any, data: Dataset) -> dict[str, float]:
+def _label_scores(model: Any, data: Dataset) -> dict[str, Any]:
     assert data.y_test is not None
     probabilities = np.asarray(model.predict_proba(data.x_test), float)
     places = np.searchsorted(model.classes_, data.y_test)
