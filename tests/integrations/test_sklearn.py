@@ -24,7 +24,10 @@ from follmer import FileError, InputError
 from follmer.integrations.tables import log_mean, log_shares, scaling_of
 from follmer.sklearn import FollmerClassifier, FollmerRegressor, load
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.usefixtures("quick_compilation"),
+]
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2)) * [1.0, 50.0] + [0.0, 300.0]
@@ -44,21 +47,21 @@ def classifier(**options):
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def fitted(quick_compilation):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return regressor().fit(X, Y)
 
 
 @pytest.fixture(scope="module")
-def sorted_out():
+def sorted_out(quick_compilation):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return classifier().fit(X, LABELS)
 
 
 @pytest.fixture(scope="module")
-def linear():
+def linear(quick_compilation):
     """Ordinary Bayesian regression with a known noise: its posterior is known in closed form."""
     noise = follmer.likelihoods.Normal(0.5)
     return FollmerRegressor("linear", likelihood=noise, num_draws=4096, random_state=0).fit(X, Y)
@@ -220,7 +223,7 @@ def test_files_that_cannot_be_are_told(fitted, linear, tmp_path):
     with pytest.raises(FileError, match="cut short"):
         load(path)
     fitted.posterior_.save(path)
-    with pytest.raises(FileError, match="holds a follmer posterior"):
+    with pytest.raises(FileError, match="holds a follmer posterior, not a fitted estimator"):
         load(path)
     with pytest.raises(FileError, match="no file"):
         load(tmp_path / "nothing")

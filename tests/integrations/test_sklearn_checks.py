@@ -1,21 +1,12 @@
 """scikit-learn's own checks of an estimator, whole."""
 
-import jax
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 from follmer.sklearn import FollmerClassifier, FollmerRegressor
 
-# Dozens of small data sets, each of a shape of its own: short chains that nothing is said of.
+# Dozens of small data sets, each of a shape of its own: short chains, of which nothing is said.
 BRIEF = {"precondition": "ensemble", "num_iterations": 200, "audit": False, "check": False}
-
-
-@pytest.fixture
-def quick_compilation():
-    """Every shape is compiled for a run of a tenth of a second: little is worth optimising."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.usefixtures("quick_compilation")
