@@ -14,6 +14,7 @@ ROOT = Path(follmer.__file__).parent
 LAYERS = [
     ["errors"],
     ["tools"],
+    ["columns", "pages"],
     ["targets", "paths", "mcmc"],
     ["drifts"],
     ["objectives"],
@@ -119,6 +120,7 @@ def test_import_follmer_loads_no_heavy_package():
             "pytensor",
             "arviz",
             "xarray",
+            "pandas",
             "pyarrow",
         ],
     ]
