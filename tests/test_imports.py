@@ -22,7 +22,7 @@ LAYERS = [
     ["plans", "judging", "posterior"],
     ["fitting"],
     ["baselines"],
-    ["integrations", "numpyro"],
+    ["integrations", "numpyro", "sklearn"],
     ["datasets", "metrics"],
     ["__version__"],  # of `follmer` itself, which imports all of the above
     ["plots"],

@@ -44,9 +44,12 @@ def log_likelihoods(
 
 
 def replicates(
-    target: Any, x: Float[Array, "draws dim"], key: PRNGKeyArray
+    target: Any, x: Float[Array, "draws dim"], key: PRNGKeyArray, rows: Array | None = None
 ) -> dict[str, Float[np.ndarray, "draws ..."]]:
-    """New observations, one set per draw, under the observed variable's name."""
+    """New observations, one set per draw, under the observed variable's name.
+
+    At the data's own rows, or, of a regression, at other `rows` of x.
+    """
     own = _own(target)
     key = named_key(key, "replicates")
     if own.source is not None:
@@ -58,7 +61,8 @@ def replicates(
             hint="follmer.from_network, from_numpyro or from_pymc; or Target(…, predictive=…)",
         )
     keys = key_rows(key, len(x))
-    return {"y": np.asarray(_replicated_rows(target, x, keys, own.data["x"]))}
+    chosen = own.data["x"] if rows is None else rows
+    return {"y": np.asarray(_replicated_rows(target, x, keys, chosen))}
 
 
 def observed_data(target: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

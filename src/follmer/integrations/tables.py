@@ -1,0 +1,130 @@
+"""A table of numbers as a target: columns scaled, a network of plain layers, how y scatters."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from follmer.errors import InputError, closest
+from follmer.targets import Target, from_network, likelihoods
+from follmer.targets.likelihoods import LIKELIHOODS, AbstractLikelihood
+from follmer.targets.priors import Normal
+from follmer.tools.checks import positive_float, positive_int
+
+MODELS = ("network", "linear")
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "silu": jax.nn.silu,
+    "gelu": jax.nn.gelu,
+}
+PER_ROW = "normal_per_row"
+# What y of a regression may be like.
+NOISES = ("normal", PER_ROW, "student_t", "poisson", "negative_binomial")
+
+
+class Scaling(NamedTuple):
+    """Where the values of columns lie, and the unit they are measured in."""
+
+    center: Float[np.ndarray, "..."]
+    unit: Float[np.ndarray, "..."]
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.center) / self.unit
+
+
+def scaling_of(values: np.ndarray) -> Scaling:
+    """Means and standard deviations along the first axis; constant columns keep their unit."""
+    values = np.asarray(values, float)
+    center, spread = values.mean(axis=0), values.std(axis=0)
+    # Rounding leaves a constant column a spread of its own.
+    varies = spread > 1e-12 * np.abs(center)
+    return Scaling(np.asarray(center), np.where(varies, spread, 1.0))
+
+
+class Form(NamedTuple):
+    """What a network looks like beside its inputs and outputs."""
+
+    hidden: tuple[int, ...]
+    activation: str
+    prior_scale: float
+
+
+def as_form(model: Any, hidden: Any, activation: Any, prior_scale: Any) -> Form:
+    """The form of the network; an error where something in it cannot be."""
+    _check_name("model", model, MODELS)
+    _check_name("activation", activation, ACTIVATIONS)
+    sizes = [hidden] if not isinstance(hidden, Sequence | np.ndarray) else hidden
+    layers = tuple(positive_int("each of hidden_layer_sizes", size) for size in sizes)
+    scale = positive_float("prior_scale", prior_scale)
+    if model == "network" and not layers:
+        raise InputError(
+            "hidden_layer_sizes is empty, so there is no network.", hint="model='linear'"
+        )
+    return Form(layers if model == "network" else (), activation, scale)
+
+
+def as_noise(likelihood: Any, form: Form) -> AbstractLikelihood:
+    """The likelihood of a regression, by its name or the user's own; "auto" goes by the model."""
+    if isinstance(likelihood, AbstractLikelihood):
+        return likelihood
+    name = (PER_ROW if form.hidden else "normal") if likelihood == "auto" else likelihood
+    _check_name("likelihood", name, ("auto", *NOISES))
+    return likelihoods.Normal(sd="per_row") if name == PER_ROW else LIKELIHOODS[name]
+
+
+def is_per_row(likelihood: AbstractLikelihood) -> bool:
+    """Whether the network has a second output, for the noise of each row."""
+    return isinstance(likelihood, likelihoods.Normal) and isinstance(likelihood.sd, str)
+
+
+def table_target(
+    x: np.ndarray,
+    y: np.ndarray,
+    form: Form,
+    likelihood: AbstractLikelihood,
+    offset: Float[np.ndarray, " outputs"],
+) -> Target:
+    """The posterior of a network on scaled rows; its outputs are around `offset` beforehand."""
+    sizes = [x.shape[1], *form.hidden, len(offset)]
+    # The values do not matter, only the shapes.
+    params = [(jnp.zeros((ins, outs)), jnp.zeros(outs)) for ins, outs in itertools.pairwise(sizes)]
+    net = _Layers(ACTIVATIONS[form.activation], jnp.asarray(offset, jnp.result_type(float)))
+    return from_network(
+        net, params=params, data=(x, y), likelihood=likelihood, prior=Normal(form.prior_scale)
+    )
+
+
+def log_shares(counts: np.ndarray) -> Float[np.ndarray, " outputs"]:
+    """The logits of classes by how often each was seen: one for two classes, else one each."""
+    logs = np.log(counts / counts.sum())
+    return logs[1:] - logs[0] if len(logs) == 2 else logs - logs.mean()
+
+
+def log_mean(y: np.ndarray) -> Float[np.ndarray, " outputs"]:
+    """The logarithm of the mean count; half a count where none was seen."""
+    return np.array([math.log(max(float(np.mean(y)), 0.5 / len(y)))])
+
+
+class _Layers(eqx.Module):
+    """A network of fully connected layers: a function of a list of (weights, biases)."""
+
+    activation: Callable[[Array], Array]
+    offset: Float[Array, " outputs"]  # an array, so that other data compile nothing
+
+    def __call__(self, layers: Any, x: Float[Array, "rows inputs"]) -> Float[Array, "rows outputs"]:
+        for weights, biases in layers[:-1]:
+            x = self.activation(x @ weights + biases)
+        weights, biases = layers[-1]
+        return x @ weights + biases + self.offset
+
+
+def _check_name(what: str, name: Any, options: Any) -> None:
+    if not isinstance(name, str) or name not in options:
+        raise InputError(f"{what}={name!r} is unknown.", hint=closest(str(name), options))
