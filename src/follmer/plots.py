@@ -126,12 +126,19 @@ def save(figure: "Figure", path: Path) -> Path:
 
     An SVG has its text as text and turns dark where the reader's screen is dark.
     """
-    content, kind = io.BytesIO(), path.suffix.lstrip(".")
+    content = rendered(figure, path.suffix.lstrip("."))
+    with replacing(path) as file:
+        file.write(content)
+    return path
+
+
+@_in_our_look
+def rendered(figure: "Figure", kind: str = "svg") -> bytes:
+    """The figure as a file of that kind would hold it."""
+    content = io.BytesIO()
     # Dates would make every file a new one.
     figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    with replacing(path) as file:
-        file.write(_turning_dark(content.getvalue()) if kind == "svg" else content.getvalue())
-    return path
+    return _turning_dark(content.getvalue()) if kind == "svg" else content.getvalue()
 
 
 @_in_our_look
