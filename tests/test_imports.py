@@ -26,6 +26,7 @@ LAYERS = [
     ["datasets", "metrics"],
     ["__version__"],  # of `follmer` itself, which imports all of the above
     ["plots"],
+    ["tabular"],
     ["paper"],
     ["bench"],
     ["demo"],
