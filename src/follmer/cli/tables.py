@@ -139,7 +139,7 @@ def predict(
 ) -> None:
     """Predict the rows of a table: mean, sd and interval, or the probability of each class."""
     from follmer.columns import check_format, read_table, write_table
-    from follmer.tabular import load_model
+    from follmer.tabular import header_of, load_model, verdict
     from follmer.tools.programs import enable_compilation_cache
 
     with errors_told(json):
@@ -164,7 +164,7 @@ def predict(
         lines = [f"note: {remark}" for remark in remarks]
         typer.echo("\n".join([*lines, f"{out}: {len(predicted)} rows of predictions"]))
         if not loaded.is_usable:
-            typer.echo(f"The model's verdict: {loaded.verdict}. {loaded.advice}")
+            typer.echo(verdict(header_of(loaded)))
 
 
 @app.command()

@@ -4,7 +4,7 @@ from follmer.tabular.files import header_of, load_model, read_header, save_model
 from follmer.tabular.fitting import fit_table
 from follmer.tabular.model import TableModel
 from follmer.tabular.page import write_page
-from follmer.tabular.words import described
+from follmer.tabular.words import described, verdict
 
 __all__ = [
     "TableModel",
@@ -14,5 +14,6 @@ __all__ = [
     "load_model",
     "read_header",
     "save_model",
+    "verdict",
     "write_page",
 ]

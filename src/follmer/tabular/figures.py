@@ -79,8 +79,11 @@ def predicted_and_true(found: Predicted, y: np.ndarray, name: str) -> bytes:
 
 
 @plots.in_our_look
-def dependence(found: Dependence, outcome: Outcome) -> bytes:
-    """The average prediction by the value of one column, with its band, as an SVG."""
+def dependence(found: Dependence, outcome: Outcome, ends: tuple[float, float]) -> bytes:
+    """The average prediction by the value of one column, with its band, as an SVG.
+
+    `ends` are the lowest and highest value that any band reaches.
+    """
     made, ((axes,),) = plots.figure()
     curves = list(range(found.mean.shape[1]))
     names = [f"mean of {_short(outcome.name)}"]
@@ -97,7 +100,9 @@ def dependence(found: Dependence, outcome: Outcome) -> bytes:
     if len(names) > 1:
         what = "probability"
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
-    axes.set(xlabel=_short(found.column.name, 40), ylabel=what)
+    margin = 0.04 * (ends[1] - ends[0]) or 0.5
+    limits = (ends[0] - margin, ends[1] + margin)
+    axes.set(xlabel=_short(found.column.name, 40), ylabel=what, ylim=limits)
     return plots.rendered(made)
 
 

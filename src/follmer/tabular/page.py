@@ -12,21 +12,11 @@ from follmer.tabular.files import header_of
 from follmer.tabular.importance import Importance, importances
 from follmer.tabular.model import TableModel, predictions
 from follmer.tabular.scores import LEVELS
-from follmer.tabular.words import scored
+from follmer.tabular.words import meaning, scored, verdict
 from follmer.tools.storage import replacing
 
 # Columns whose dependence is shown, at most, and the fall in nats from which it is worth it.
 _MOST_SHOWN, _WORTH = 6, 0.001
-_MEANINGS = {
-    "trustworthy": "The predictions can be used as they are.",
-    "use the weights": "The predictions can be used: they are averaged by importance weights.",
-    "good for predictions": "The predictions can be used; single weights of the network mean "
-    "nothing by themselves.",
-    "no proof of quality": "Nothing speaks against the predictions, and nothing proves them: trust "
-    "what the held-out rows show below.",
-    "do not use": "The sampler has not done its work, so the spread of these predictions is not to "
-    "be relied on, whatever the held-out rows show.",
-}
 
 
 def write_page(
@@ -49,7 +39,7 @@ def _page(model: TableModel, ranked: list[Importance], tell: Callable[[str], obj
 <h1>{text(title)}</h1>
 <p class="made">{text(outcome.task)}, {text(outcome.why)} · {told["model"]} model ·
 {told["training rows"]} rows fitted, {told["held-out rows"]} held out · seed {told["seed"]}</p>
-<p class="lead">{badge(model.verdict)} {text(_MEANINGS.get(model.verdict, ""))}</p>"""
+<p class="lead">{badge(model.verdict)} {text(meaning(model.verdict))}</p>"""
     tell("averaging over rows")
     sections = [_verdict(model), _calibration(model), _matter(model, ranked)]
     sections += [_dependence(model, ranked), _columns(model)]
@@ -63,13 +53,12 @@ def _section(title: str, what: str, *parts: str) -> str:
 
 
 def _verdict(model: TableModel) -> str:
-    advice = f"{model.advice[:1].upper()}{model.advice[1:]}."
     posterior = model.estimator.posterior_
     tried = [f"{one.rung}: {one.why} ({one.verdict})" for one in posterior.plan]
     folded = [f"<li>{text(line)}</li>" for line in (*tried, *posterior.notes)]
     summary = "<summary>How the posterior was reached</summary>"
     more = f"<details>{summary}<ul>{''.join(folded)}</ul></details>"
-    headline = f'<p class="headline"><b>{text(model.verdict)}</b>. {text(advice)}</p>'
+    headline = f'<p class="headline">{text(verdict(header_of(model)))}</p>'
     return _section("Verdict", "", headline, more if folded else "")
 
 
@@ -140,9 +129,12 @@ def _dependence(model: TableModel, ranked: list[Importance]) -> str:
         f"The band holds {BAND:.0%} of the posterior’s draws: it is what is not known of the "
         "average, without the noise of single rows."
     )
+    found = dependences(model, chosen)
+    # One scale for all, so that columns can be compared.
+    ends = min(one.lower.min() for one in found), max(one.upper.max() for one in found)
     made = [
-        picture(figures.dependence(one, model.outcome), one.column.name, _caption(one.column))
-        for one in dependences(model, chosen)
+        picture(figures.dependence(one, model.outcome, ends), one.column.name, _caption(one.column))
+        for one in found
     ]
     return _section("Partial dependence", what, f'<div class="figures">{"".join(made)}</div>')
 

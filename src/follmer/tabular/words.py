@@ -5,6 +5,15 @@ from typing import Any
 
 from follmer.tabular.scores import INTERVALS, Scores
 
+_MEANINGS = {
+    "trustworthy": "The predictions can be used as they are.",
+    "use the weights": "The predictions can be used: they are averaged by importance weights.",
+    "good for predictions": "The predictions can be used; single weights of the network mean "
+    "nothing by themselves.",
+    "no proof of quality": "Nothing speaks against the predictions, and nothing proves them: trust "
+    "what held-out rows show.",
+    "do not use": "How sure these predictions are should not be relied on.",
+}
 # The width of the first column of names.
 _WIDTH = 12
 
@@ -31,9 +40,14 @@ def described(header: dict[str, Any]) -> str:
 
 
 def verdict(header: dict[str, Any]) -> str:
-    """The verdict and its advice as sentences."""
-    advice = header["advice"]
-    return f"Verdict: {header['verdict']}. {advice[:1].upper()}{advice[1:]}."
+    """The verdict as sentences, with the reason where it is against using the model."""
+    told = f"Verdict: {header['verdict']}. {meaning(header['verdict'])}"
+    return told if header["usable"] else f"{told} Why: {header['advice']}."
+
+
+def meaning(name: str) -> str:
+    """What a verdict says of a table's predictions."""
+    return _MEANINGS.get(name, "")
 
 
 def scored(header: dict[str, Any]) -> list[tuple[str, str]]:
