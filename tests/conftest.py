@@ -59,3 +59,11 @@ def x64():
     """64-bit floats for one test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """For many programs that run a tenth of a second each: little is worth optimising."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -1,20 +1,21 @@
-"""Fitted estimators as files: JSON and arrays, the posterior's own file among them."""
+"""Fitted estimators as files: JSON and arrays, those of the posterior among them."""
 
 import json
-import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from follmer.errors import FileError, InputError, options_checked
 from follmer.integrations.tables import Scaling
-from follmer.posterior.loading import load as load_posterior
+from follmer.posterior.loading import restored
 from follmer.posterior.posterior import Posterior
 from follmer.targets import Target
 from follmer.tools import storage
 
-FILE_KIND = "estimator"
+FILE_KIND = "fitted estimator"
+# How the names of the posterior's arrays begin, and of its target's rows.
+_POSTERIOR, _ROWS = "posterior_", "rows_"
 _SCALINGS = ("x_scaling_", "y_scaling_")
 
 
@@ -29,7 +30,11 @@ def save(estimator: Any, path: Path) -> None:
     }
     if hasattr(estimator, "feature_names_in_"):
         header["feature_names"] = [str(name) for name in estimator.feature_names_in_]
-    arrays = {"offset": estimator.offset_, **packed(estimator.posterior_)}
+    parts = packed(estimator.posterior_)
+    header["posterior"] = parts.header
+    arrays = {"offset": estimator.offset_}
+    arrays |= {f"{_POSTERIOR}{name}": values for name, values in parts.arrays.items()}
+    arrays |= {f"{_ROWS}{name}": values for name, values in parts.rows.items()}
     for name in _SCALINGS:
         if hasattr(estimator, name):
             arrays |= {f"{name}{i}": part for i, part in enumerate(getattr(estimator, name))}
@@ -62,28 +67,29 @@ def load(path: str | Path) -> Any:
     if "classes" in arrays:
         labels = arrays["classes"]
         estimator.classes_ = labels.astype(object) if header["objects"] else labels
-    estimator.posterior_ = unpacked(arrays, estimator)
+    parts = Packed(header["posterior"], _below(arrays, _POSTERIOR), _below(arrays, _ROWS))
+    estimator.posterior_ = unpacked(parts, estimator, path)
     return estimator
 
 
-def packed(posterior: Posterior) -> dict[str, np.ndarray]:
-    """A posterior as arrays: the rows it was fitted to, and the bytes of its own file."""
-    target = posterior.target
-    with tempfile.TemporaryDirectory(prefix="follmer-") as folder:
-        file = Path(folder) / "posterior"
-        posterior.save(file)
-        content = np.frombuffer(file.read_bytes(), np.uint8)
-    rows = {name: np.asarray(values) for name, values in target.data.items()}
-    return {**rows, "posterior": content}
+class Packed(NamedTuple):
+    """A posterior taken apart: its settings as JSON has them, its arrays, and its target's rows."""
+
+    header: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    rows: dict[str, np.ndarray]
 
 
-def unpacked(arrays: dict[str, np.ndarray], estimator: Any) -> Posterior:
+def packed(posterior: Posterior) -> Packed:
+    """The posterior as plain numbers: JAX's own trees and functions cannot be pickled."""
+    rows = {name: np.asarray(values) for name, values in posterior.target.data.items()}
+    return Packed(*posterior.stored(), rows)
+
+
+def unpacked(parts: Packed, estimator: Any, path: Path | None = None) -> Posterior:
     """The posterior that `packed` took apart, on the estimator's own target."""
-    target: Target = estimator._target(arrays["x"], arrays["y"])
-    with tempfile.TemporaryDirectory(prefix="follmer-") as folder:
-        file = Path(folder) / "posterior"
-        file.write_bytes(arrays["posterior"].tobytes())
-        posterior = load_posterior(file, target)
+    target: Target = estimator._target(**parts.rows)
+    posterior = restored(path or Path("the pickle"), parts.header, parts.arrays, target)
     posterior.progress = bool(estimator.verbose)
     return posterior
 
@@ -118,6 +124,14 @@ def _plain_labels(classes: np.ndarray) -> np.ndarray:
             hint="pickle, or y as text or integers",
         )
     return np.array(classes.tolist(), str)
+
+
+def _below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(prefix): values
+        for name, values in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def _tuple(sizes: Any) -> Any:

@@ -91,7 +91,6 @@ class _FollmerEstimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         if "posterior_" in state:
-            # As arrays: what is compiled, and JAX's own trees, cannot be pickled.
             state = {**state, "posterior_": estimator_files.packed(state["posterior_"])}
         return state
 
@@ -241,8 +240,9 @@ class FollmerRegressor(RegressorMixin, _FollmerEstimator):
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:  # noqa: N803
         """Draws of y, noise included: an array (rows, n_samples)."""
+        drawn = self._sampled(self._rows(X), n_samples, random_state)
         center, unit = self.y_scaling_
-        return center + unit * self._sampled(self._rows(X), n_samples, random_state)
+        return center + unit * drawn
 
     def _likelihood(self) -> AbstractLikelihood:
         return as_noise(self.likelihood, self._form())
@@ -280,7 +280,7 @@ class FollmerClassifier(ClassifierMixin, _FollmerEstimator):
         self.classes_, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
         if len(self.classes_) < 2:
             raise InputError(
-                f"y holds one class only: every label is {self.classes_[0]!r}.",
+                f"y holds one class only: every label is {self.classes_.tolist()[0]!r}.",
                 cause="the rows were sorted by class before a split, or the labels were lost",
                 hint="rows of at least two classes",
             )
@@ -291,7 +291,8 @@ class FollmerClassifier(ClassifierMixin, _FollmerEstimator):
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """The most probable label of every row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """The probability of every class, a column for each of `classes_`."""
@@ -314,14 +315,15 @@ class FollmerClassifier(ClassifierMixin, _FollmerEstimator):
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:  # noqa: N803
         """Draws of labels: an array (rows, n_samples)."""
-        return self.classes_[self._sampled(self._rows(X), n_samples, random_state).astype(int)]
+        places = self._sampled(self._rows(X), n_samples, random_state).astype(int)
+        return self.classes_[places]
 
     def _codes(self, y: np.ndarray) -> np.ndarray:
         """Places of the labels in `classes_`."""
         unknown = ~np.isin(y, self.classes_)
         if unknown.any():
             raise InputError(
-                f"y holds the label {y[unknown][0]!r}, which fit has not seen.",
+                f"y holds the label {y[unknown].tolist()[0]!r}, which fit has not seen.",
                 hint=f"one of {self.classes_.tolist()}",
             )
         return np.searchsorted(self.classes_, y)

@@ -95,10 +95,10 @@ def table_target(
     sizes = [x.shape[1], *form.hidden, len(offset)]
     # The values do not matter, only the shapes.
     params = [(jnp.zeros((ins, outs)), jnp.zeros(outs)) for ins, outs in itertools.pairwise(sizes)]
-    net = _Layers(ACTIVATIONS[form.activation], jnp.asarray(offset, jnp.result_type(float)))
-    return from_network(
-        net, params=params, data=(x, y), likelihood=likelihood, prior=Normal(form.prior_scale)
-    )
+    # Arrays, so that other numbers compile nothing.
+    start, scale = (jnp.asarray(one, jnp.result_type(float)) for one in (offset, form.prior_scale))
+    net, prior = _Layers(ACTIVATIONS[form.activation], start), Normal(scale)
+    return from_network(net, params=params, data=(x, y), likelihood=likelihood, prior=prior)
 
 
 def log_shares(counts: np.ndarray) -> Float[np.ndarray, " outputs"]:
@@ -116,7 +116,7 @@ class _Layers(eqx.Module):
     """A network of fully connected layers: a function of a list of (weights, biases)."""
 
     activation: Callable[[Array], Array]
-    offset: Float[Array, " outputs"]  # an array, so that other data compile nothing
+    offset: Float[Array, " outputs"]
 
     def __call__(self, layers: Any, x: Float[Array, "rows inputs"]) -> Float[Array, "rows outputs"]:
         for weights, biases in layers[:-1]:

@@ -33,10 +33,17 @@ _CHAIN_SHARE = 1 / 2
 _MANY_BYTES = 2**30
 
 
-def ensemble(survey: Survey, key: PRNGKeyArray, batch_size: int | None = None) -> Plan:
+def ensemble(
+    survey: Survey,
+    key: PRNGKeyArray,
+    batch_size: int | None = None,
+    num_iterations: int | None = None,
+) -> Plan:
     """Stored draws of chains that start where independent descents end: nothing is trained."""
     target = survey.target
     schedule = schedule_for(target, batch_size)
+    if num_iterations is not None:
+        schedule = schedule.shortened(num_iterations)
     notes = _memory_notes(target, schedule, progress=survey.progress)
     store = survey.store
     found = run_ensemble(

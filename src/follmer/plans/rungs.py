@@ -109,8 +109,9 @@ _NAMED_WITH_LOCALS = ("auto", "identity", "laplace")
 # Options that describe a process to be trained: a mixture in closed form cannot honour them.
 _OF_A_TRAINED_PROCESS = frozenset(["objective", *process_options()])
 
-# Options that an ensemble of chains can honour.
-_OF_AN_ENSEMBLE = frozenset(["batch_size"])
+# Options that an ensemble of chains can honour: the first leave the choice of it open.
+_OF_ANY_SAMPLER = frozenset(["batch_size"])
+_OF_AN_ENSEMBLE = frozenset([*_OF_ANY_SAMPLER, "num_iterations"])
 
 
 def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> list[tuple[str, Rung]]:
@@ -136,7 +137,7 @@ def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> lis
         names = ["identity" if precondition == "identity" else "structured"]
     elif precondition == "ensemble" or (precondition == "auto" and _is_network(target, options)):
         _check_of_ensemble(options)
-        chosen = functools.partial(ensemble, batch_size=options.get("batch_size"))
+        chosen = functools.partial(ensemble, **options)
         return [("ensemble", chosen)]
     elif precondition != "auto":
         names = [precondition]
@@ -151,7 +152,7 @@ def _is_network(target: AbstractTarget, options: Mapping[str, Any]) -> bool:
     """Whether modes are countless: hidden layers, and nothing set that only training can honour."""
     predictive = getattr(target, "predictive", None)
     hidden = predictive is not None and predictive.has_hidden_layers
-    return hidden and options.keys() <= _OF_AN_ENSEMBLE
+    return hidden and options.keys() <= _OF_ANY_SAMPLER
 
 
 def _check_of_ensemble(options: Mapping[str, Any]) -> None:
@@ -159,7 +160,7 @@ def _check_of_ensemble(options: Mapping[str, Any]) -> None:
         raise InputError(
             f"precondition='ensemble' cannot honour {given}.",
             cause="an ensemble stores the draws of chains: no process is trained",
-            hint="batch_size= alone, or another precondition",
+            hint="batch_size= and num_iterations= alone, or another precondition",
         )
 
 

@@ -1,6 +1,6 @@
 """Reading a saved posterior back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from follmer.targets import AbstractTarget, Affine, as_any_target, as_target, da
 from follmer.tools import storage
 from follmer.tools.trees import from_arrays
 
+# What may be the user's own code, which no file holds.
+_OWN_CODE = ("drift", "grid", "reference_drift")
+
 
 @options_checked
 def load(
@@ -37,9 +40,18 @@ def load(
     A drift or grid of your own is code and not in the file: pass it again. So is a drift of your
     own that the reference was made with.
     """
-    path = Path(path)
-    target = as_any_target(target)
-    header, arrays = storage.read(path, FILE_KIND)
+    own = {"drift": drift, "grid": grid, "reference_drift": reference_drift}
+    return restored(Path(path), *storage.read(Path(path), FILE_KIND), as_any_target(target), own)
+
+
+def restored(
+    path: Path,
+    header: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    target: AbstractTarget,
+    own: Mapping[str, Any] | None = None,
+) -> Posterior:
+    """The posterior that `Posterior.stored` took apart; `own` is the user's own code by name."""
     if header["space"] != target.describe():
         raise FileError(
             f"{path} was saved for another target: its parameters are {header['space']}, "
@@ -54,8 +66,7 @@ def load(
         )
     if header["sampler"] not in _REBUILD:
         raise FileError(f"{path} holds a sampler {header['sampler']!r} unknown to this follmer.")
-    own = {"drift": drift, "grid": grid, "reference_drift": reference_drift}
-    settings = _with_own_code(path, header["settings"], own)
+    settings = _with_own_code(path, header["settings"], own or {})
     coordinates = _coordinates(path, target, arrays)
     sampler = _REBUILD[header["sampler"]](coordinates, settings, arrays)
     prefix = "history_"
@@ -80,12 +91,13 @@ def _judgement(words: list[str] | None) -> Judgement | None:
     return None if words is None else Judgement(Verdict(words[0]), words[1])
 
 
-def _with_own_code(path: Path, settings: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _with_own_code(path: Path, settings: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with the user's drifts and grid in place of "custom"."""
     settings = dict(settings)
     if settings.get("reference"):
         settings["reference_drift"] = settings["reference"]["drift"]
-    for name, value in own.items():
+    for name in _OWN_CODE:
+        value = own.get(name)
         if settings.get(name) == "custom" and value is None:
             raise FileError(
                 f"{path} was saved with a {name} of your own, which is code and not in the file.",

@@ -358,6 +358,10 @@ class Posterior:
     @options_checked
     def save(self, path: str | Path) -> None:
         """Write settings (JSON), arrays and history to one file; `follmer.load` reads it back."""
+        storage.write(Path(path), FILE_KIND, *self.stored())
+
+    def stored(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What a file holds: settings, as JSON has them, and arrays."""
         history = {f"history_{name}": values for name, values in self.history.items()}
         header = {
             "sampler": self.sampler.kind,
@@ -371,8 +375,7 @@ class Posterior:
             "plan": [attempt._asdict() for attempt in self.plan],
         }
         affine = to_arrays(self._coordinates.affine, "affine")
-        arrays = {**self.sampler.arrays(), **history, **affine}
-        storage.write(Path(path), FILE_KIND, header, arrays)
+        return header, {**self.sampler.arrays(), **history, **affine}
 
     @property
     def _coordinates(self) -> AbstractTarget:
