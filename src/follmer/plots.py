@@ -2,6 +2,7 @@
 
 import functools
 import io
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -136,8 +137,12 @@ def save(figure: "Figure", path: Path) -> Path:
 def rendered(figure: "Figure", kind: str = "svg") -> bytes:
     """The figure as a file of that kind would hold it."""
     content = io.BytesIO()
-    # Dates would make every file a new one.
-    figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    with warnings.catch_warnings():
+        if kind == "svg":
+            # Text stays text: what our fonts do not have, the reader's have.
+            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        # Dates would make every file a new one.
+        figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return _turning_dark(content.getvalue()) if kind == "svg" else content.getvalue()
 
 

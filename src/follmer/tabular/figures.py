@@ -20,6 +20,8 @@ _MOST_CURVES = 5
 _COLOURS = [plots.METHODS[name].colour for name in ("n_sfs", "sgld", "mc_sfs", "nuts", "sgd")]
 # Standard errors of a share that a calibrated model stays within, 19 times in 20.
 _SIGMAS = 1.96
+# Between points of different classes, where neighbouring categories are 1 apart.
+_APART = 0.12
 # Longer labels are cut.
 _LONG = 14
 
@@ -92,8 +94,10 @@ def dependence(found: Dependence, outcome: Outcome, ends: tuple[float, float]) -
         names = list(outcome.classes[-1:] if len(curves) == 1 else outcome.classes)
         order = np.argsort(-found.mean.mean(axis=0))[:_MOST_CURVES]
         curves = sorted(order.tolist())
-    for colour, i in zip(_COLOURS, curves, strict=False):
-        _curve(axes, found, i, colour, names[i])
+    for place, i in enumerate(curves):
+        # Side by side, where points would hide each other.
+        aside = _APART * (place - 0.5 * (len(curves) - 1))
+        _curve(axes, found, i, _COLOURS[place], names[i], aside)
     what = (
         f"probability of {_short(names[0])}" if len(names) == 1 and outcome.is_classes else names[0]
     )
@@ -106,12 +110,12 @@ def dependence(found: Dependence, outcome: Outcome, ends: tuple[float, float]) -
     return plots.rendered(made)
 
 
-def _curve(axes: "Axes", found: Dependence, i: int, colour: str, label: str) -> None:
+def _curve(axes: "Axes", found: Dependence, i: int, colour: str, label: str, aside: float) -> None:
     mean, lower, upper = found.mean[:, i], found.lower[:, i], found.upper[:, i]
     if isinstance(found.column, Categorical | Boolean):
         places = np.arange(len(mean))
         axes.errorbar(
-            places,
+            places + aside,
             mean,
             yerr=[np.maximum(mean - lower, 0), np.maximum(upper - mean, 0)],
             fmt="o",
@@ -132,6 +136,6 @@ def _curve(axes: "Axes", found: Dependence, i: int, colour: str, label: str) -> 
 
 
 def _short(text: str, length: int = _LONG) -> str:
+    text = text if len(text) <= length else f"{text[: length - 1]}…"
     # A dollar sign would begin a formula.
-    text = text.replace("$", r"\$")
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    return text.replace("$", r"\$")
