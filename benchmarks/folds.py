@@ -45,9 +45,9 @@ def main() -> None:
     options = parser.parse_args()
     compilations: list[float] = []
 
-    def listen(event: str, duration: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **_: Any) -> None:
         if event == _EVENT:
-            compilations.append(duration)
+            compilations.append(duration_secs)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     rng = np.random.default_rng(0)

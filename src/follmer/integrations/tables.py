@@ -94,7 +94,10 @@ def table_target(
     """The posterior of a network on scaled rows; its outputs are around `offset` beforehand."""
     sizes = [x.shape[1], *form.hidden, len(offset)]
     # The values do not matter, only the shapes.
-    params = [(jnp.zeros((ins, outs)), jnp.zeros(outs)) for ins, outs in itertools.pairwise(sizes)]
+    layers = [(jnp.zeros((ins, outs)), jnp.zeros(outs)) for ins, outs in itertools.pairwise(sizes)]
+    params: dict[str, Any] = {"layers": layers}
+    if form.hidden:
+        params["direct"] = jnp.zeros((sizes[0], sizes[-1]))
     # Arrays, so that other numbers compile nothing.
     start, scale = (jnp.asarray(one, jnp.result_type(float)) for one in (offset, form.prior_scale))
     net, prior = _Layers(ACTIVATIONS[form.activation], start), Normal(scale)
@@ -113,16 +116,25 @@ def log_mean(y: np.ndarray) -> Float[np.ndarray, " outputs"]:
 
 
 class _Layers(eqx.Module):
-    """A network of fully connected layers: a function of a list of (weights, biases)."""
+    """Fully connected layers, and weights that lead from the inputs directly to the outputs.
+
+    What is linear need not be pieced together by the layers: with direct weights the log predictive
+    density of boston, diabetes, energy and breast_cancer rose by .01 to .07, and that of concrete
+    stayed (two splits at most of each, a third of the default's steps).
+    """
 
     activation: Callable[[Array], Array]
     offset: Float[Array, " outputs"]
 
-    def __call__(self, layers: Any, x: Float[Array, "rows inputs"]) -> Float[Array, "rows outputs"]:
-        for weights, biases in layers[:-1]:
-            x = self.activation(x @ weights + biases)
-        weights, biases = layers[-1]
-        return x @ weights + biases + self.offset
+    def __call__(
+        self, params: dict[str, Any], x: Float[Array, "rows inputs"]
+    ) -> Float[Array, "rows outputs"]:
+        *hidden, (weights, biases) = params["layers"]
+        inner = x
+        for own_weights, own_biases in hidden:
+            inner = self.activation(inner @ own_weights + own_biases)
+        outputs = inner @ weights + biases + self.offset
+        return outputs + x @ params["direct"] if hidden else outputs
 
 
 def _check_name(what: str, name: Any, options: Any) -> None:
