@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from follmer import metrics
-from follmer.columns.kinds import AbstractColumn, Categorical
+from follmer.columns.kinds import AbstractColumn, Boolean, Categorical
 from follmer.pages import badge, facts, notes, page, picture, text
 from follmer.tabular import figures
 from follmer.tabular.dependence import BAND, dependences
@@ -136,14 +136,16 @@ def _dependence(model: TableModel, ranked: list[Importance]) -> str:
         picture(figures.dependence(one, model.outcome, ends), one.column.name, _caption(one.column))
         for one in found
     ]
-    return _section("Partial dependence", what, f'<div class="figures">{"".join(made)}</div>')
+    return _section("Partial dependence", what, f'<div class="figures pairs">{"".join(made)}</div>')
 
 
 def _caption(column: AbstractColumn) -> str:
     if isinstance(column, Categorical):
         rest = f", {column.rest} rare ones are not shown" if column.rest else ""
         return f"{len(column.levels)} categories{rest}."
-    return "Between the 2 % and 98 % quantiles of the rows." if column.kind != "boolean" else ""
+    if isinstance(column, Boolean):
+        return "No and yes."
+    return "Between the 2 % and 98 % quantiles of the rows."
 
 
 def _columns(model: TableModel) -> str:
