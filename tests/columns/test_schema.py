@@ -57,12 +57,14 @@ def test_typed_columns_keep_their_kind():
             "n": np.linspace(0, 1, ROWS),
             "b": cycle(True, False),
             "d": pandas.date_range("2024-01-01", periods=ROWS),
+            "t": pandas.to_timedelta(cycle(1, 2, 3), unit="h"),
             "c": pandas.Categorical(cycle("1", "2", "3")),
             "y": cycle(1, 2),
         }
     )
     schema, _ = learn_schema(Table(frame, "t.parquet"), target="y")
-    assert [one.kind for one in schema.columns] == ["numeric", "boolean", "date", "categorical"]
+    kinds = ["numeric", "boolean", "date", "numeric", "categorical"]
+    assert [one.kind for one in schema.columns] == kinds
 
 
 def test_text_in_a_numeric_column_is_told_by_row_and_column():

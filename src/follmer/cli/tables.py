@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from follmer.cli.app import UNUSABLE, app, check_writable, errors_told, tell
-from follmer.errors import InputError
+from follmer.errors import FileError, InputError
 
 
 class Task(enum.StrEnum):
@@ -201,6 +201,11 @@ def report(
 ) -> None:
     """One page for the browser, which needs no network: of a model, or of a run's results."""
     with errors_told(json):
+        if not source.exists():
+            raise FileError(
+                f"there is no file or folder {source}.",
+                hint="the file that follmer fit wrote, or the folder that follmer reproduce wrote",
+            )
         page = _run_page(source, out) if source.is_dir() else _model_page(source, out, quiet)
     if json:
         _tell_json({"page": str(page.resolve())})

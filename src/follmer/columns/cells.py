@@ -33,13 +33,15 @@ class Cells(NamedTuple):
 
 
 def numbers(column: "pandas.Series", decimal: str = ".") -> Cells:
-    """The cells as floats."""
+    """The cells as floats; lengths of time in days."""
     import pandas
 
     present = column.notna().to_numpy()
     if pandas.api.types.is_datetime64_any_dtype(column.dtype):
         return Cells(np.full(len(column), np.nan), present)
-    if not pandas.api.types.is_numeric_dtype(column.dtype):
+    if pandas.api.types.is_timedelta64_dtype(column.dtype):
+        column = column / pandas.Timedelta(days=1)
+    elif not pandas.api.types.is_numeric_dtype(column.dtype):
         column = column.astype(object)
         plain = pandas.to_numeric(column, errors="coerce")
         if decimal != "." and plain.notna().to_numpy().sum() < present.sum():
