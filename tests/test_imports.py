@@ -14,6 +14,7 @@ ROOT = Path(follmer.__file__).parent
 LAYERS = [
     ["errors"],
     ["tools"],
+    ["columns", "pages"],
     ["targets", "paths", "mcmc"],
     ["drifts"],
     ["objectives"],
@@ -25,6 +26,7 @@ LAYERS = [
     ["datasets", "metrics"],
     ["__version__"],  # of `follmer` itself, which imports all of the above
     ["plots"],
+    ["tabular"],
     ["paper"],
     ["bench"],
     ["demo"],
@@ -119,6 +121,7 @@ def test_import_follmer_loads_no_heavy_package():
             "pytensor",
             "arviz",
             "xarray",
+            "pandas",
             "pyarrow",
         ],
     ]

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -89,7 +90,7 @@ _EVALUATIONS = ("evaluation_iteration", "evaluation_elbo", "evaluation_ess")
 _FALLS = np.array([4.6, 2.0, 0.5])
 
 
-def _in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+def in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     @functools.wraps(function)
     def styled(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         with _matplotlib().rc_context(_LOOK):
@@ -98,7 +99,7 @@ def _in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Paramete
     return styled
 
 
-@_in_our_look
+@in_our_look
 def figure(rows: int = 1, columns: int = 1) -> "tuple[Figure, np.ndarray]":
     """A figure and its panels, an array of `rows` by `columns` axes."""
     made = _matplotlib("matplotlib.figure").Figure(
@@ -107,7 +108,7 @@ def figure(rows: int = 1, columns: int = 1) -> "tuple[Figure, np.ndarray]":
     return made, made.subplots(rows, columns, squeeze=False)
 
 
-@_in_our_look
+@in_our_look
 def panels(titles: Sequence[str], *, columns: int | None = None) -> "tuple[Figure, list[Axes]]":
     """A figure with a panel under each title, in rows of two, or of three where there are many."""
     columns = columns or min(len(titles), 2 if len(titles) <= 4 else 3)
@@ -120,21 +121,32 @@ def panels(titles: Sequence[str], *, columns: int | None = None) -> "tuple[Figur
     return made, axes[: len(titles)]
 
 
-@_in_our_look
+@in_our_look
 def save(figure: "Figure", path: Path) -> Path:
     """Write the figure, whole or not at all, in the format of the path's suffix.
 
     An SVG has its text as text and turns dark where the reader's screen is dark.
     """
-    content, kind = io.BytesIO(), path.suffix.lstrip(".")
-    # Dates would make every file a new one.
-    figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    content = rendered(figure, path.suffix.lstrip("."))
     with replacing(path) as file:
-        file.write(_turning_dark(content.getvalue()) if kind == "svg" else content.getvalue())
+        file.write(content)
     return path
 
 
-@_in_our_look
+@in_our_look
+def rendered(figure: "Figure", kind: str = "svg") -> bytes:
+    """The figure as a file of that kind would hold it."""
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        if kind == "svg":
+            # Text stays text: what our fonts do not have, the reader's have.
+            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        # Dates would make every file a new one.
+        figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return _turning_dark(content.getvalue()) if kind == "svg" else content.getvalue()
+
+
+@in_our_look
 def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
     """Accuracy by confidence, a curve per method, with the share of points in each bin above."""
     shares = axes.inset_axes((0.0, 1.04, 1.0, 0.22), sharex=axes)
@@ -155,7 +167,7 @@ def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
     _legend(axes)
 
 
-@_in_our_look
+@in_our_look
 def training(
     axes_pair: "Iterable[Axes]", histories: Mapping[str, Mapping[str, np.ndarray]]
 ) -> None:
@@ -180,7 +192,7 @@ def training(
     _legend(ess_axes)
 
 
-@_in_our_look
+@in_our_look
 def predictive_band(
     axes: "Axes",
     x: Float[np.ndarray, " points"],
@@ -208,7 +220,7 @@ def predictive_band(
     _legend(axes)
 
 
-@_in_our_look
+@in_our_look
 def class_contours(
     axes: "Axes",
     grid_x: Float[np.ndarray, " columns"],
@@ -236,7 +248,7 @@ def class_contours(
     colour_bar.set_label("probability of class 1")
 
 
-@_in_our_look
+@in_our_look
 def scatter_over_contours(
     axes: "Axes",
     draws: Float[np.ndarray, "draws 2"],
@@ -257,7 +269,7 @@ def scatter_over_contours(
     axes.set(xlabel="x₀", ylabel="x₁", xlim=(grid_x[0], grid_x[-1]), ylim=(grid_y[0], grid_y[-1]))
 
 
-@_in_our_look
+@in_our_look
 def error_by_dimension(
     axes: "Axes",
     dims: Iterable[int],
@@ -284,7 +296,7 @@ def error_by_dimension(
     _legend(axes)
 
 
-@_in_our_look
+@in_our_look
 def comparison(axes_pair: "Iterable[Axes]", compared: "Comparison") -> None:
     """How far each model of `follmer.compare` is behind the best, in nats with two standard errors.
 
@@ -310,7 +322,7 @@ def comparison(axes_pair: "Iterable[Axes]", compared: "Comparison") -> None:
         axes.set_yticks(list(places.values()), list(places))
 
 
-@_in_our_look
+@in_our_look
 def composite(axes: "Axes", shares: Float[np.ndarray, "rows columns 3"] | None) -> None:
     """Shares of three materials as red, green and blue; None says that the sampler diverged."""
     axes.set_axis_off()

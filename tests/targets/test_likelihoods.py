@@ -74,7 +74,11 @@ def test_class_probabilities_are_those_of_the_likelihood(x64):
 
 
 @pytest.mark.parametrize("outputs", [-200.0, 200.0])
-@pytest.mark.parametrize("likelihood", [Bernoulli(), Poisson()], ids=["bernoulli", "poisson"])
+@pytest.mark.parametrize(
+    "likelihood",
+    [Bernoulli(), Poisson(), NegativeBinomial(0.5)],
+    ids=["bernoulli", "poisson", "negative_binomial"],
+)
 def test_extreme_logits_leave_gradients_numbers(likelihood, outputs):
     for y in (0.0, 1.0):
         gradient = jax.grad(lambda o, y=y: likelihood.log_prob(o[None], jnp.array([y]))[0])(

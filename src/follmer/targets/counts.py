@@ -65,7 +65,8 @@ class NegativeBinomial(AbstractLikelihood):
 
     def log_prob(self, outputs: Array, y: Array) -> Float[Array, " rows"]:
         size = self._size
-        excess = jnp.log1p(jnp.exp(outputs) / size)
+        # ln(1 + μ/r), finite where μ itself overflows.
+        excess = jax.nn.softplus(outputs - jnp.log(size))
         rising = _log_rising_factorial(y, size)
         return per_row(rising - gammaln(y + 1.0) + y * (outputs - excess) - size * excess)
 

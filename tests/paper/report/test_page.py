@@ -248,7 +248,7 @@ def told(result, says):
 
 
 def test_a_folder_that_is_not_there_is_told_without_a_traceback(tmp_path):
-    told(CliRunner().invoke(app, ["report", str(tmp_path / "none")]), "there is no folder")
+    told(CliRunner().invoke(app, ["report", str(tmp_path / "none")]), "there is no file or folder")
 
 
 def test_a_folder_that_cannot_be_written_is_told_without_a_traceback(run, monkeypatch):

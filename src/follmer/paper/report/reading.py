@@ -2,12 +2,11 @@
 
 import json
 import os
-import re
-import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from follmer.errors import FileError
+from follmer.pages import picture_size
 
 _RECORD = {
     "experiment": str,
@@ -74,13 +73,10 @@ def _figure(directory: Path, words: dict[str, str]) -> Figure:
 
 def _size(path: Path, content: bytes) -> tuple[int, int]:
     """Width and height in pixels; of an SVG, those of its coordinates."""
-    if path.suffix == ".png" and content.startswith(b"\x89PNG\r\n\x1a\n") and len(content) > 24:
-        width, height = struct.unpack(">II", content[16:24])
-        return width, height
-    box = re.search(rb'<svg[^>]*viewBox="\S+ \S+ ([\d.]+) ([\d.]+)"', content)
-    if path.suffix == ".svg" and box and b"</svg>" in content:
-        return round(float(box[1])), round(float(box[2]))
-    raise _spoilt(path, f"it is no whole {path.suffix[1:].upper()}")
+    size = picture_size(content)
+    if size is None or content.startswith(b"\x89PNG") != (path.suffix == ".png"):
+        raise _spoilt(path, f"it is no whole {path.suffix[1:].upper()}")
+    return size
 
 
 def _list(path: Path, kind: str, fields: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,44 +1,16 @@
-"""The command line: `follmer demo`, `bench`, `reproduce` and `report`."""
+"""The library at work: `follmer demo`, `bench` and `reproduce`."""
 
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from follmer import __version__
-from follmer.errors import FollmerError
-
-app = typer.Typer(
-    help="Bayesian posteriors by neural Schrödinger–Föllmer flows.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
+from follmer.cli.app import FAILED, INTERRUPTED, app, errors_told, tell
 
 _POSTERIORDB, _VERDICTS, _NETWORKS = "posteriordb", "verdicts", "networks"
-
-
-def _tell_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"follmer {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def main(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Bayesian posteriors by neural Schrödinger–Föllmer flows."""
 
 
 @app.command()
@@ -50,7 +22,7 @@ def demo(
     from follmer.demo import run
     from follmer.tools.programs import enable_compilation_cache
 
-    with _errors_told():
+    with errors_told():
         enable_compilation_cache()
         picture = run(out, seed)
     typer.echo(f"\nDraws over contours: {picture.resolve()}")
@@ -101,15 +73,15 @@ def bench(
         typer.echo(f"methods: {', '.join(running.METHODS)}")
         return
     chosen = _listed(methods)
-    with _errors_told():
+    with errors_told():
         todo: Iterator[Any]
         if on_posteriordb:
             posteriors = [name for name in names if name != _POSTERIORDB] or None
             chosen = chosen or running.POSTERIORDB_METHODS
-            todo = running.run_posteriordb(posteriors, seed=seed, methods=chosen, progress=_tell)
+            todo = running.run_posteriordb(posteriors, seed=seed, methods=chosen, progress=tell)
         else:
             chosen = chosen or running.METHODS
-            todo = running.run(names or tuple(CASES), seed=seed, methods=chosen, progress=_tell)
+            todo = running.run(names or tuple(CASES), seed=seed, methods=chosen, progress=tell)
         _tell_records(todo, json, table.table)
 
 
@@ -120,8 +92,8 @@ def _bench_networks(
     from follmer.bench import networks
 
     sets, chosen = names or networks.SETS, methods or networks.METHODS
-    with _errors_told():
-        todo = networks.run(sets, splits=splits, seed=seed, methods=chosen, progress=_tell)
+    with errors_told():
+        todo = networks.run(sets, splits=splits, seed=seed, methods=chosen, progress=tell)
         _tell_records(todo, json, networks.table)
 
 
@@ -129,8 +101,8 @@ def _bench_verdicts(targets: int, seed: int, json: bool) -> None:
     """Random targets of known truth: how often the verdict is wrong."""
     from follmer.bench.verdicts import run_verdicts, verdict_table
 
-    with _errors_told():
-        _tell_records(run_verdicts(targets, seed=seed, progress=_tell), json, verdict_table)
+    with errors_told():
+        _tell_records(run_verdicts(targets, seed=seed, progress=tell), json, verdict_table)
 
 
 def _tell_records(todo: Iterable[Any], as_json: bool, in_words: Callable[[list[Any]], str]) -> None:
@@ -142,7 +114,7 @@ def _tell_records(todo: Iterable[Any], as_json: bool, in_words: Callable[[list[A
     try:
         records.extend(todo)
     except KeyboardInterrupt:
-        _tell("interrupted: what was finished follows")
+        tell("interrupted: what was finished follows")
     measured_on = machine(shlex.join(["follmer", *sys.argv[1:]]))
     if as_json:
         typer.echo(table.as_json(measured_on, records))
@@ -183,7 +155,7 @@ def reproduce(
 
     chosen = list(EXPERIMENTS) if names == ["all"] else names
     interrupted = False
-    with _errors_told():
+    with errors_told():
         enable_compilation_cache()
         try:
             reproduce(
@@ -193,49 +165,20 @@ def reproduce(
                 seeds=seeds,
                 out=out,
                 tiny=tiny,
-                progress=_tell,
+                progress=tell,
             )
         except KeyboardInterrupt:
             interrupted = True
-            _tell("interrupted: what was finished follows")
+            tell("interrupted: what was finished follows")
         records = [one for one in read_run(out).records if one["experiment"] in chosen]
     typer.echo(comparison(records))
     typer.echo(f"\nThe page: {(out / 'report.html').resolve()}")
     if interrupted:
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
     if not any(record["metrics"] for record in records):
-        _tell("follmer: nothing could be measured.")
-        raise typer.Exit(1)
-
-
-@app.command()
-def report(
-    directory: Annotated[
-        Path, typer.Argument(help="The folder of a run of the experiments.", show_default=False)
-    ],
-) -> None:
-    """One page for the browser from a run's results and figures; it needs no network."""
-    from follmer.paper.report import write_page
-
-    with _errors_told():
-        page = write_page(directory)
-    typer.echo(page.resolve())
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """The library's own errors end the command with their words and no traceback."""
-    try:
-        yield
-    except FollmerError as error:
-        _tell(f"follmer: {error}")
-        raise typer.Exit(1) from error
+        tell("follmer: nothing could be measured.")
+        raise typer.Exit(FAILED)
 
 
 def _listed(names: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip())
-
-
-def _tell(line: str) -> None:
-    """Whatever is not the answer goes to stderr."""
-    typer.echo(line, err=True)
