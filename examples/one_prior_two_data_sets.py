@@ -38,7 +38,7 @@ def main() -> Figure:
     process = follmer.prior_process(few, key=prior_key)
     found = {"the prior": process}
     for name, target in (("5 rows", few), ("40 rows", many)):
-        found[name] = follmer.fit(target, reference=process, key=fit_key, num_iterations=400)
+        found[name] = follmer.fit(target, reference=process, key=fit_key, num_iterations=300)
     figure, panels = plots.panels(list(found), columns=3)
     axis = np.linspace(-4, 4, 120)
     grid = jnp.stack(jnp.meshgrid(axis, axis), -1)
