@@ -26,7 +26,7 @@ def verdicts() -> Figure:
     """Every random target's worst plain error, by its verdict."""
     found = [VerdictRecord(**record) for record in records("verdicts")]
     kinds = list(dict.fromkeys(one.verdict for one in found))
-    figure, (axes,) = plots.panels(["Worst error of plain draws, as a multiple of what is wrong"])
+    figure, (axes,) = plots.panels(["Worst error of plain draws"])
     rng = np.random.default_rng(0)
     for place, kind in enumerate(kinds):
         errors = [one.plain_excess for one in found if one.verdict == kind]
@@ -35,15 +35,15 @@ def verdicts() -> Figure:
     axes.axvline(1.0, linestyle="--", color=plots.METHODS["sgld"].colour, linewidth=1)
     labels = [f"{kind} ({sum(one.verdict == kind for one in found)})" for kind in kinds]
     axes.set_yticks(range(len(kinds)), labels)
-    axes.set(xscale="log", xlabel="right | wrong", ylim=(len(kinds) - 0.5, -0.5))
+    axes.set(
+        xscale="log", xlabel="as a multiple of what counts as wrong", ylim=(len(kinds) - 0.5, -0.5)
+    )
     return figure
 
 
 def modes() -> Figure:
     """The share of modes that were visited, by both samplers."""
-    figure, (axes,) = plots.panels(
-        ["Share of the modes that draws visit (N-SFS above, NUTS below)"]
-    )
+    figure, (axes,) = plots.panels(["Modes visited: N-SFS (blue) and NUTS"])
     found = [one for one in records("modes") if one["modes_found"]]
     targets = list(dict.fromkeys(one["target"] for one in found))
     for one in found:
@@ -84,7 +84,7 @@ def posteriordb() -> Figure:
     """The worst error of a mean against Stan's reference draws, by both samplers."""
     found = records("posteriordb")
     names = list(dict.fromkeys(one["posterior"] for one in found))
-    figure, (axes,) = plots.panels(["Worst error of a mean: N-SFS (circles), NUTS (squares)"])
+    figure, (axes,) = plots.panels(["Worst error of a mean: N-SFS (●), NUTS (■)"])
     for one in found:
         is_ours = one["method"] == "follmer"
         shape, colour = ("o", OURS) if is_ours else ("s", NUTS)
