@@ -147,12 +147,15 @@ def unmixing_claims():
         return values("unmixing", metric, method, "auto", case)[0]
 
     for name, method in (("N-SFS, decoupled", "n_sfs_decoupled"), ("N-SFS, coupled", "n_sfs")):
-        says = [told(of("rmse", method, "simulated scene"), 4)]
+        says = [told(of("abundance_rmse", method, "simulated scene"), 4)]
         says += [told(of("coverage_90", method, "simulated scene"), 3)]
         yield Claim("structured.md", f"| {name} |", says)
     gammas = [f"γ = {root}²" for root in (0.5, 0.2, 0.1, 0.05, 0.01)]
     for name, method in (("decoupled", "n_sfs_decoupled"), ("coupled", "n_sfs")):
-        for words, metric, digits in (("RMSE", "rmse", 4), ("coverage of 90 %", "coverage_90", 2)):
+        for words, metric, digits in (
+            ("RMSE", "abundance_rmse", 4),
+            ("coverage of 90 %", "coverage_90", 2),
+        ):
             says = [" | ".join(told(of(metric, method, case), digits) for case in gammas)]
             yield Claim("structured.md", f"| {name}: {words} |", says)
     ends = [told(of("coverage_90", "n_sfs", gammas[place]), 2) for place in (0, -1)]
@@ -169,6 +172,20 @@ def bench_claims():
     ours = [one for one in bench("posteriordb") if one["method"] == "follmer"]
     agree = f"{sum(one['reached'] for one in ours)} of {len(ours)} posteriors agree"
     yield Claim(page, "reference draws judge both samplers", [agree])
+    page = "README.proposed.md"
+    yield Claim(page, "random targets of known truth", [f"{trusted:.0f} called"])
+    yield Claim(page, "Stan's reference posteriors", [agree.replace("posteriors ", "")])
+    both = {(one["target"], one["method"]): one for one in bench("modes")}
+    wells = [name for name, method in both if method == "nuts" and name != "funnel"]
+    for name in wells:
+        visited, all_of_them = both[name, "follmer"]["modes_found"].split(" of ")
+        assert visited == all_of_them
+    others = ", ".join(both[name, "nuts"]["modes_found"] for name in wells)
+    yield Claim(page, "wells and mixtures", [f"NUTS finds {others}"])
+    funnel = both["funnel", "follmer"]
+    error = told(abs(funnel["log_evidence"] - funnel["truth"]), 3)
+    says = [f"{error} ± {told(funnel['log_evidence_se'], 3)}"]
+    yield Claim(page, "funnel, 10-d", says)
 
 
 CLAIMS = [*default_claims(), *paper_claims(), *unmixing_claims(), *bench_claims()]
