@@ -81,7 +81,7 @@ def drawn(posterior: follmer.Posterior, chains: follmer.Posterior, key: jax.Arra
         look = {"color": colour, "label": label, "markersize": 2.5, "linewidth": 0.8}
         axes.errorbar(places, middle, yerr=bars, fmt="o", **look)
     axes.set(xlabel="county, by its deviation", ylabel="deviation, with 90 % intervals")
-    axes.legend(labelcolor="linecolor", frameon=False)
+    axes.legend(loc="upper left", labelcolor="linecolor", frameon=False)
     return figure
 
 
