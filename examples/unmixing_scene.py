@@ -16,8 +16,8 @@ from follmer.paper.experiments.hyperspectral import simulated, unmixing_target
 
 def main() -> Figure:
     fit_key, draw_key = jax.random.split(jax.random.key(0))
-    scene = simulated(seed=0, shape=(12, 12))
-    posterior = follmer.fit(unmixing_target(scene), key=fit_key, num_iterations=500)
+    scene = simulated(seed=0, shape=(8, 8))
+    posterior = follmer.fit(unmixing_target(scene), key=fit_key)
     draws = np.asarray(posterior.resample(400, key=draw_key)["local"]["abundances"])
     mean, (low, high) = draws.mean(axis=0), np.quantile(draws, [0.05, 0.95], axis=0)
     truth = scene.abundances
