@@ -1,6 +1,8 @@
 """The numbers of the pages are those of the records in docs/results."""
 
 import json
+import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -197,3 +199,19 @@ def test_a_row_says_what_its_records_say(claim):
     assert len(rows) == 1, f"{len(rows)} rows hold {claim.row!r}"
     for text in claim.says:
         assert text in rows[0], f"by the records: {text}"
+
+
+def test_the_pictures_of_the_benchmarks_are_those_of_the_records():
+    """After new records: python docs/figures/benchmarks.py."""
+    counts = Counter(one["verdict"] for one in bench("verdicts"))
+    texts = {
+        "verdicts": [f"{kind} ({count})" for kind, count in counts.items()],
+        "modes": [one["modes_found"] for one in bench("modes") if one["modes_found"]],
+        "evidence": [one["target"] for one in [*bench("gaussians"), *bench("logistic")]],
+        "posteriordb": [one["posterior"].split("-")[0] for one in bench("posteriordb")],
+    }
+    for name, wanted in texts.items():
+        drawn = Counter(re.findall(r">([^<>]+)</text>", (DOCS / f"figures/{name}.svg").read_text()))
+        for text, count in Counter(wanted).items():
+            # Names of both methods share a line, and two posteriors the name of their data.
+            assert drawn[text] >= 1 if name in ("evidence", "posteriordb") else drawn[text] == count

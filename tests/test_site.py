@@ -110,3 +110,20 @@ def test_every_page_has_its_place():
     settings = (ROOT / "mkdocs.yml").read_text()
     for page in DOCS.rglob("*.md"):
         assert named(page) in settings, f"{named(page)} is neither in nav nor in exclude_docs"
+
+
+def test_the_check_of_the_built_site_sees_what_is_wrong(tmp_path):
+    problems = runpy.run_path(str(DOCS / "check.py"))["problems"]
+    (tmp_path / "other.html").write_text('<p id="here">')
+    page = tmp_path / "page.html"
+    page.write_text('<a href="other.html#here"><a href="https://example.org"><img src="a.svg">')
+    (tmp_path / "a.svg").write_text("<svg/>")
+    assert problems(tmp_path) == []
+    page.write_text(
+        '<a href="missing.html"><a href="other.html#there"><a href="#nowhere">'
+        '<script src="https://example.org/x.js"></script>'
+    )
+    found = problems(tmp_path)
+    assert len(found) == 4
+    for part in ("missing.html", "#there", "#nowhere", "loads https://example.org/x.js"):
+        assert any(part in line for line in found), part
