@@ -127,3 +127,11 @@ def test_the_check_of_the_built_site_sees_what_is_wrong(tmp_path):
     assert len(found) == 4
     for part in ("missing.html", "#there", "#nowhere", "loads https://example.org/x.js"):
         assert any(part in line for line in found), part
+
+
+def test_files_that_pages_name_exist():
+    for page in DOCS.rglob("*.md"):
+        for name in re.findall(
+            r"\b(?:tests|examples|docs|benchmarks)/[\w/]+\.py\b", page.read_text()
+        ):
+            assert (ROOT / name).exists(), f"{named(page)} names {name}"
