@@ -134,4 +134,5 @@ def test_files_that_pages_name_exist():
         for name in re.findall(
             r"\b(?:tests|examples|docs|benchmarks)/[\w/]+\.py\b", page.read_text()
         ):
-            assert (ROOT / name).exists(), f"{named(page)} names {name}"
+            known = name == "examples/NAME.py" or (ROOT / name).exists()
+            assert known, f"{named(page)} names {name}"
