@@ -41,7 +41,17 @@ def section(name: str) -> str:
     stored = json.loads((RECORDS / f"{name}.json").read_text())
     kind, told = _KINDS.get(name, (Record, table))
     records = [kind(**record) for record in stored["results"]]
-    return f"```\n{header(stored['machine'])}\n```\n\n{told(records)}"
+    return f"```\n{header(stored['machine'])}\n```\n\n{itemised(told(records))}"
+
+
+def itemised(text: str) -> str:
+    """Lines that stand together become a list: Markdown would run them into one."""
+    parts = [part.splitlines() for part in text.split("\n\n")]
+    plain = [len(lines) > 1 and not lines[0].startswith("|") for lines in parts]
+    return "\n\n".join(
+        "\n".join(f"- {line}" for line in lines) if listed else "\n".join(lines)
+        for lines, listed in zip(parts, plain, strict=True)
+    )
 
 
 def main() -> None:

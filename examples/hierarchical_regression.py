@@ -4,15 +4,18 @@ A county is one data point: its houses' radon and floors, and its soil's uranium
 intercept is from what the uranium predicts is its local variable; the rest is global.
 """
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
+from matplotlib.figure import Figure
 from numpyro.distributions import constraints
 
 import follmer
+from follmer import plots
 
 
 def simulated(num_counties: int, key: jax.Array) -> dict[str, jax.Array]:
@@ -65,7 +68,24 @@ def differences(
     return {name: (*row, (float(means[name]) - row[0]) / row[1]) for name, row in rows.items()}
 
 
-def main() -> None:
+def drawn(posterior: follmer.Posterior, chains: follmer.Posterior, key: jax.Array) -> Figure:
+    """Every county's deviation with a 90 % interval, by both samplers, in the order of NUTS's."""
+    figure, (axes,) = plots.panels(["Counties: what uranium does not explain, by N-SFS and NUTS"])
+    draws = {"nuts": chains.sample(2000, key=key), "n_sfs": posterior.resample(2000, key=key)}
+    found = {name: np.asarray(one["local"]) for name, one in draws.items()}
+    order = np.argsort(np.median(found["nuts"], axis=0))
+    for shift, (name, local) in zip((0.2, -0.2), found.items(), strict=True):
+        low, middle, high = np.quantile(local[:, order], [0.05, 0.5, 0.95], axis=0)
+        label, colour = plots.METHODS[name]
+        places, bars = np.arange(len(order)) + shift, [middle - low, high - middle]
+        look = {"color": colour, "label": label, "markersize": 2.5, "linewidth": 0.8}
+        axes.errorbar(places, middle, yerr=bars, fmt="o", **look)
+    axes.set(xlabel="county, by its deviation", ylabel="deviation, with 90 % intervals")
+    axes.legend(loc="upper left", labelcolor="linecolor", frameon=False)
+    return figure
+
+
+def main() -> Figure:
     data_key, fit_key, chain_key, draw_key = jax.random.split(jax.random.key(0), 4)
     target = model(simulated(60, data_key))
     posterior = follmer.fit(target, key=fit_key)
@@ -76,7 +96,8 @@ def main() -> None:
     print(f"NUTS on the joint density: R-hat {agreement.rhat:.3f}; its means beside ours")
     for name, row in differences(posterior, chains, 8000, draw_key).items():
         print("{:<8} {:>7.3f} ± {:.3f}, ours off by {:+.3f} sd".format(name, *row))
+    return drawn(posterior, chains, draw_key)
 
 
 if __name__ == "__main__":
-    main()
+    plots.save(main(), Path("hierarchical_regression.svg"))

@@ -1,0 +1,104 @@
+"""Pictures of the benchmarks: python docs/figures/benchmarks.py draws docs/results/bench/*.json."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from follmer import plots
+from follmer.bench.verdicts import VerdictRecord
+
+FOLDER = Path(__file__).parent
+RECORDS = FOLDER.parent / "results" / "bench"
+OURS, NUTS = plots.METHODS["n_sfs"].colour, plots.METHODS["nuts"].colour
+# Errors below this are drawn here: on a logarithmic axis there is no zero.
+LEAST = 1e-3
+
+
+def records(*names: str) -> list[dict[str, Any]]:
+    files = [json.loads((RECORDS / f"{name}.json").read_text()) for name in names]
+    return [record for file in files for record in file["results"]]
+
+
+def verdicts() -> Figure:
+    """Every random target's worst plain error, by its verdict."""
+    found = [VerdictRecord(**record) for record in records("verdicts")]
+    kinds = list(dict.fromkeys(one.verdict for one in found))
+    figure, (axes,) = plots.panels(["Worst error of plain draws"])
+    rng = np.random.default_rng(0)
+    for place, kind in enumerate(kinds):
+        errors = [one.plain_excess for one in found if one.verdict == kind]
+        places = place + rng.uniform(-0.3, 0.3, len(errors))
+        axes.plot(np.maximum(errors, LEAST), places, "o", color=OURS, alpha=0.6, mew=0)
+    axes.axvline(1.0, linestyle="--", color=plots.METHODS["sgld"].colour, linewidth=1)
+    labels = [f"{kind} ({sum(one.verdict == kind for one in found)})" for kind in kinds]
+    axes.set_yticks(range(len(kinds)), labels)
+    axes.set(
+        xscale="log", xlabel="as a multiple of what counts as wrong", ylim=(len(kinds) - 0.5, -0.5)
+    )
+    return figure
+
+
+def modes() -> Figure:
+    """The share of modes that were visited, by both samplers."""
+    figure, (axes,) = plots.panels(["Modes visited: N-SFS (blue) and NUTS"])
+    found = [one for one in records("modes") if one["modes_found"]]
+    targets = list(dict.fromkeys(one["target"] for one in found))
+    for one in found:
+        is_ours = one["method"] == "follmer"
+        visited, all_of_them = map(int, one["modes_found"].split(" of "))
+        place = targets.index(one["target"]) + (-0.2 if is_ours else 0.2)
+        colour = OURS if is_ours else NUTS
+        axes.barh(place, visited / all_of_them, height=0.36, color=colour)
+        axes.text(
+            visited / all_of_them + 0.01, place, one["modes_found"], va="center", color=colour
+        )
+    axes.set_yticks(range(len(targets)), targets)
+    axes.set(xlim=(0, 1.25), ylim=(len(targets) - 0.5, -0.5), xlabel="share")
+    axes.set_xticks([0, 0.5, 1])
+    return figure
+
+
+def evidence() -> Figure:
+    """Errors of ln Z with two standard errors; hollow where the truth is another run's estimate."""
+    names = ("modes", "gaussians", "regressions", "logistic", "large")
+    ours = [one for one in records(*names) if one["method"] == "follmer"]
+    found = [one for one in ours if one["truth"] is not None]
+    figure, (axes,) = plots.panels(["Error of ln Z, with two standard errors"])
+    for place, one in enumerate(found):
+        fill = "none" if one["truth_is_approximate"] else OURS
+        error = one["log_evidence"] - one["truth"]
+        bar = 2 * one["log_evidence_se"]
+        look = {"color": OURS, "markerfacecolor": fill, "capsize": 2.5}
+        axes.errorbar(error, place, xerr=bar, fmt="o", **look)
+    axes.axvline(0.0, linestyle="--", color=plots.METHODS["exact"].colour, linewidth=1)
+    labels = [one["target"].replace("linear_regression", "regression") for one in found]
+    axes.set_yticks(range(len(found)), labels, fontsize=7)
+    axes.set(xlabel="nats", ylim=(len(found) - 0.5, -0.5))
+    return figure
+
+
+def posteriordb() -> Figure:
+    """The worst error of a mean against Stan's reference draws, by both samplers."""
+    found = records("posteriordb")
+    names = list(dict.fromkeys(one["posterior"] for one in found))
+    figure, (axes,) = plots.panels(["Worst error of a mean: N-SFS (●), NUTS (■)"])
+    for one in found:
+        is_ours = one["method"] == "follmer"
+        shape, colour = ("o", OURS) if is_ours else ("s", NUTS)
+        axes.plot(one["location_error"], names.index(one["posterior"]), shape, color=colour)
+    axes.set_yticks(range(len(names)), [name.split("-")[0] for name in names], fontsize=8)
+    axes.set(xlabel="reference standard deviations", xlim=(0, None))
+    axes.set(ylim=(len(names) - 0.5, -0.5))
+    return figure
+
+
+def main() -> None:
+    for draw in (verdicts, modes, evidence, posteriordb):
+        print(plots.save(draw(), FOLDER / f"{draw.__name__}.svg").name)
+
+
+if __name__ == "__main__":
+    main()
