@@ -22,10 +22,11 @@ FARTHEST = 1e3
 # where none is (the rule of three: such a chance of 3/n would go unseen once in 20 times).
 # And until half of all climbs have found nothing new.
 _UNSEEN, _ONE_IN_TWENTY = 0.0003, 3.0
-# A search that is cut short has ended all the same where the chance is below this. Modes whose
-# Laplace approximations hold so many nats less mass than the best, and one more for each coordinate,
-# are not counted.
-_NEARLY_SEEN, _NO_MASS = 0.01, 20.0
+# A search that is cut short has ended all the same where the chance is below this.
+_NEARLY_SEEN = 0.01
+# A mode whose Laplace approximation holds so many nats less mass than the best one's, and one more
+# for each coordinate, does not count there.
+_NO_MASS = 20.0
 # Starts of a later round: as many as all before, up to this number. Half are spread evenly over a
 # box this many times as wide as that of the modes so far, half by a normal this many times as wide
 # as they are: narrow modes are small beside the box, far ones beyond it.

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from made_up import record, write
 from PIL import Image
 
 from browsing import browse, needs_browser, seen
 from follmer.paper.report import write_page
+from made_up import record, write
 
 pytestmark = needs_browser
 

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_up import SVG, png, record, write
 from typer.testing import CliRunner
 
 from follmer import FileError
 from follmer.cli import app
 from follmer.paper.report import write_page
+from made_up import SVG, png, record, write
 
 HOSTILE = "<script>alert('\"')</script>&amp;<img src=x onerror=alert(1)>"
 
