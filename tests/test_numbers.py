@@ -174,7 +174,7 @@ def bench_claims():
     ours = [one for one in bench("posteriordb") if one["method"] == "follmer"]
     agree = f"{sum(one['reached'] for one in ours)} of {len(ours)} posteriors agree"
     yield Claim(page, "reference draws judge both samplers", [agree])
-    page = "README.proposed.md"
+    page = "../README.md"
     yield Claim(page, "random targets of known truth", [f"{trusted:.0f} called"])
     yield Claim(page, "Stan's reference posteriors", [agree.replace("posteriors ", "")])
     both = {(one["target"], one["method"]): one for one in bench("modes")}
