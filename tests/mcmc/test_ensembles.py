@@ -110,7 +110,7 @@ def test_chains_without_a_finite_end_are_an_error(key):
     # Finite where members start and descend, but for a cliff that every chain falls off.
     target = follmer.Target(lambda x: -jnp.sum(x**2), like=jnp.zeros(3))
     schedule = Schedule(2, 10, 40, 1)
-    run = ensembles._descended(target, schedule, jax.random.key(0))
+    run = ensembles._descended(target, schedule, jax.random.key(0), None)
     lost = run._replace(kept=[np.full((40, 2, 3), np.nan, np.float32)])
     with pytest.raises(NonFiniteError, match="all 2 chains"):
-        ensembles._ensemble(target, lost, False)
+        ensembles._ensemble(target, lost, jax.random.key(0), False)
