@@ -37,6 +37,9 @@ METHODS = {
     "n_sfs_stl": Method("N-SFS (STL)", "#56b4e9"),
     "n_sfs_decoupled": Method("N-SFS, decoupled", "#6a51a3"),
     "mc_sfs": Method("MC-SFS", "#009e73"),
+    "ensemble": Method("ensemble of chains", "#117733"),
+    "ensemble_cold": Method("ensemble, temperature 0.1", "#44aa99"),
+    "points": Method("points, averaged", "#882255"),
     "sgld": Method("SGLD", "#d55e00"),
     "sgd": Method("SGD", "#e69f00"),
     "nuts": Method("NUTS", "#cc79a7"),
@@ -81,6 +84,7 @@ _LOOK = {
     "ytick.color": _INK,
 }
 _WIDTH, _HEIGHT = 5.2, 3.9  # inches of one panel
+_SMALL = 1.5  # inches of a small image
 # More dots than this are heavy as shapes and become pixels.
 _MANY = 1000
 # The keys of `Posterior.history` that hold one value per evaluation.
@@ -318,6 +322,64 @@ def composite(axes: "Axes", shares: Float[np.ndarray, "rows columns 3"] | None) 
         axes.text(0.5, 0.5, "diverged", ha="center", va="center", transform=axes.transAxes)
         return
     axes.imshow(np.clip(shares, 0, 1), interpolation="nearest")
+
+
+@_in_our_look
+def image_grid(count: int, *, columns: int) -> "tuple[Figure, list[Axes]]":
+    """A figure with small panels for images, in rows of `columns`."""
+    rows = -(-count // columns)
+    made = _matplotlib("matplotlib.figure").Figure(
+        figsize=(_SMALL * columns, 1.2 * _SMALL * rows), layout="constrained"
+    )
+    axes = list(made.subplots(rows, columns, squeeze=False).flat)
+    for spare in axes[count:]:
+        spare.remove()
+    return made, axes[:count]
+
+
+@_in_our_look
+def small_image(
+    axes: "Axes", image: Float[np.ndarray, "channels rows columns"], title: str
+) -> None:
+    """An image of one channel in greys, or of three in colour, in its own range."""
+    low, high = float(np.min(image)), float(np.max(image))
+    shown = (np.moveaxis(image, 0, -1) - low) / max(high - low, 1e-12)
+    axes.set_axis_off()
+    axes.imshow(shown.squeeze(-1) if shown.shape[-1] == 1 else shown, cmap="gray_r")
+    axes.set_title(title, fontsize="x-small")
+
+
+@_in_our_look
+def by_angle(
+    axes: "Axes", degrees: np.ndarray, curves: Mapping[str, Float[np.ndarray, " angles"]]
+) -> None:
+    """A curve per method over the angle by which images are turned."""
+    for (_, values), (label, colour), marker in _each(curves):
+        axes.plot(degrees, values, marker=marker, color=colour, label=label)
+    axes.set(xlabel="angle (degrees)", ylim=(0, None))
+    axes.set_xticks(degrees)
+    _legend(axes)
+
+
+@_in_our_look
+def histograms(axes: "Axes", values: Mapping[str, np.ndarray], *, label: str) -> None:
+    """Outlines of each method's values, as densities in common bins."""
+    pooled = np.concatenate(list(values.values()))
+    edges = np.histogram_bin_edges(pooled, bins=60)
+    for (_, own), (name, colour), _ in _each(values):
+        counts, _ = np.histogram(own, edges)
+        axes.stairs(counts / max(len(own), 1), edges, color=colour, label=name, linewidth=1.3)
+    axes.set(xlabel=label, ylabel="share of draws")
+    _legend(axes)
+
+
+@_in_our_look
+def pairs(axes: "Axes", draws: Mapping[str, Float[np.ndarray, "draws 2"]]) -> None:
+    """Dots of each method's draws of two numbers."""
+    for (_, own), (name, colour), _ in _each(draws):
+        _dots(axes, own[:, 0], own[:, 1], color=colour, label=name)
+    axes.set(xlabel="first weight", ylabel="second weight")
+    _legend(axes)
 
 
 def _each(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, str]]":

@@ -23,7 +23,7 @@ BURN_IN = 0.5
 # States kept in one call of a chain.
 _KEPT_PER_CALL = 20
 # Adam's first rate, decayed to 0: that of `follmer.sgd`.
-_DESCENT_RATE = 0.01
+DESCENT_RATE = 0.01
 # A direction is forgotten over this share of √dim (.2 is better on energy, worse on concrete and
 # boston, alike on wine).
 _LENGTH = 0.5
@@ -56,6 +56,7 @@ class Schedule(NamedTuple):
     thinning: int
     batch_size: int | None = None
     temperature: float = 1.0
+    descent_rate: float = DESCENT_RATE
 
     @property
     def num_kept(self) -> int:
@@ -146,7 +147,7 @@ def point_estimates(
         named_key(key, "descents"),
         batch_size=schedule.batch_size,
         num_iterations=schedule.num_descent_steps,
-        learning_rate=_DESCENT_RATE,
+        learning_rate=schedule.descent_rate,
     )
     return ends, members.replaced
 

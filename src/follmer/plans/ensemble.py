@@ -29,8 +29,10 @@ _BATCH, _SMALL_BATCH = 512, 128
 _FEWEST_STEPS, _MOST_STEPS = 2000, 30_000
 # Passes over the data that descents make at least, whatever they cost (MNIST: 6000 steps).
 _FEWEST_PASSES = 12.8
-# Members where networks are large.
+# Members where networks are large, and Adam's first rate there: from .01, LeNet5 on CIFAR10 ends at
+# an accuracy of .671 (8 points averaged, 5000 steps).
 _FEW_MEMBERS = 8
+_SMALL_RATE = 0.002
 # Chains by batches have this share of the descents' steps.
 _CHAIN_SHARE = 1 / 2
 # The same for large networks, whose chains need thousands of steps to leave their descents' ends.
@@ -84,8 +86,11 @@ def schedule_for(target: AbstractTarget, batch_size: int | None = None) -> Sched
     steps = int(np.clip(_BUDGET / (per_row * batch_size), fewest, max(fewest, _MOST_STEPS)))
     share = _LARGE_CHAIN_SHARE if large else _CHAIN_SHARE
     chain = max(_FEWEST_STEPS, int(share * steps))
-    members = _FEW_MEMBERS if large else _MEMBERS
-    return Schedule(members, steps, _even(chain), _THINNING, batch_size)
+    if not large:
+        return Schedule(_MEMBERS, steps, _even(chain), _THINNING, batch_size)
+    return Schedule(
+        _FEW_MEMBERS, steps, _even(chain), _THINNING, batch_size, descent_rate=_SMALL_RATE
+    )
 
 
 def _even(steps: int) -> int:

@@ -46,6 +46,14 @@ def flow_along(
     return None
 
 
+def narrowest_flow(
+    target: AbstractTarget, chains: Float[np.ndarray, "chains draws dim"]
+) -> ChainFlow:
+    """The flow of the last and narrowest form, however it predicts."""
+    states = judged_draws(chains).reshape(-1, chains.shape[-1])
+    return along_chains(target, chains, *_FORMS[-1], _floor(as_target(target), states))
+
+
 def _loo(target: Target, draws: Float[np.ndarray, "draws dim"], rows: np.ndarray) -> float:
     """PSIS-LOO per row; minus infinity where a draw gives a row no density."""
     logs = pointwise_log_likelihood(target, draws, rows, progress=False)

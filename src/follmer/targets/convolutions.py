@@ -39,7 +39,7 @@ Apply = Callable[[PyTree, Array], Array]
 
 
 def fast_on_cpu(apply: Apply, parameters: PyTree, row_shape: tuple[int, ...], dtype: Any) -> Apply:
-    """The same forward pass of a batch of rows, rewritten where it has convolutions; else itself."""
+    """The same forward pass of a batch of rows, rewritten where it has convolutions."""
     if jax.default_backend() != "cpu":
         return apply
     rows = jax.ShapeDtypeStruct((2, *row_shape), dtype)
