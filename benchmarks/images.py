@@ -6,8 +6,10 @@ Images are random: no data set is needed. Every ratio compares two things measur
 """
 
 import argparse
+import importlib
 import importlib.util
 import resource
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +53,7 @@ def repeated(gradient: Callable[[jax.Array, Any], jax.Array]) -> Callable[..., j
 def as_users_write_it(network: LeNet) -> Callable[[jax.Array, Any], jax.Array]:
     """The same gradient by `jax.vmap` of Equinox's own convolutions."""
     parameters, rest = eqx.partition(network, eqx.is_inexact_array)
-    flat, unravel = jax.flatten_util.ravel_pytree(parameters)
+    _, unravel = jax.flatten_util.ravel_pytree(parameters)
 
     def log_likelihood(x: jax.Array, batch: Any) -> jax.Array:
         outputs = jax.vmap(eqx.combine(unravel(x), rest))(batch["x"])
@@ -65,10 +67,7 @@ def torch_seconds(num_networks: int, num_rows: int) -> float | None:
     """The same gradient by PyTorch's `vmap`; None where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
         return None
-    import time
-
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     nn = torch.nn
     network = nn.Sequential(
         *(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2)),

@@ -362,6 +362,16 @@ def by_angle(
 
 
 @_in_our_look
+def traces(
+    axes: "Axes", places: np.ndarray, values: Float[np.ndarray, "chains states"], *, label: str
+) -> None:
+    """A line per chain over its states."""
+    for own in values:
+        axes.plot(places, own, color=METHODS["ensemble"].colour, linewidth=1.0, alpha=0.8)
+    axes.set(xlabel="state of a chain", ylabel=label)
+
+
+@_in_our_look
 def histograms(axes: "Axes", values: Mapping[str, np.ndarray], *, label: str) -> None:
     """Outlines of each method's values, as densities in common bins."""
     pooled = np.concatenate(list(values.values()))

@@ -95,13 +95,13 @@ def _of_equation(
     name = equation.primitive.name
     if name == "conv_general_dilated" and _is_plain_convolution(equation):
         convolve = _convolved_strips if own[0] else _convolved_patches
-        return [_convolution(convolve, *inputs, equation.params)], [any(own)]
+        images, kernel = inputs
+        return [_convolution(convolve, images, kernel, equation.params)], [any(own)]
     if name in _POOLINGS and _is_plain_pooling(equation):
-        return [_pooled(_POOLINGS[name], inputs[0], equation.params["window_dimensions"])], [
-            any(own)
-        ]
+        found = _pooled(_POOLINGS[name], inputs[0], equation.params["window_dimensions"])
+        return [found], [any(own)]
     inner = _inner(equation)
-    if name in ("jit", "pjit", "closed_call", "core_call") and inner is not None:
+    if inner is not None:
         return _evaluated(inner, inputs, own)
     results = _as_it_is(whole, equation, inputs)
     return results, [any(own)] * len(results)

@@ -7,7 +7,7 @@ from follmer.paper.experiments import figures
 from follmer.paper.experiments.classification import calibration, judged
 from follmer.paper.experiments.experiment import Case, Method, Picture, Record, Trial
 from follmer.paper.experiments.image_rows import auto_rows, paper_rows
-from follmer.paper.experiments.images import most_uncertain, photographs
+from follmer.paper.experiments.images import along_chains, most_uncertain, photographs
 
 _CLASSES = (
     "airplane",
@@ -39,4 +39,5 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
     yield from calibration(trials, images, labels)
     leading = [trial for trial in trials if trial.method == "n_sfs"] or list(trials)
     yield from most_uncertain(leading, images, labels, _CLASSES)
+    yield from along_chains(trials)
     yield from figures.training(preset, trials)

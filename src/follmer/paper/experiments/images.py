@@ -2,9 +2,10 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -12,12 +13,17 @@ from follmer import datasets, plots
 from follmer.paper.experiments.experiment import Picture, Trial
 from follmer.paper.experiments.lenet import digits_network, photographs_network
 from follmer.targets import Target, from_network, priors
+from follmer.targets.density import values_by_batch
 
 # Training and test rows of a tiny run.
 _FEW = 64
 # The seed of the angles by which the test set is rotated, whatever the run's own.
 _ANGLES_SEED = 0
 MOST_DEGREES = 30.0
+# States of each chain in the figure of their log posteriors, and the training rows that tell it.
+_STATES, _ROWS = 20, 2048
+# Draws whose log posteriors are computed at once.
+_AT_ONCE = 10
 
 Digits = Float[np.ndarray, "rows 1 28 28"]
 
@@ -92,6 +98,37 @@ def angles_of_test(count: int) -> Float[np.ndarray, " rows"]:
 def entropy(probabilities: Float[np.ndarray, "rows classes"]) -> Float[np.ndarray, " rows"]:
     """The entropy of each row's prediction, in nats."""
     return -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-30)), axis=1)
+
+
+def along_chains(trials: Sequence[Trial]) -> Iterator[Picture]:
+    """The log posterior along the chains of the ensemble, where there is one."""
+    own = [trial for trial in trials if trial.method in ("ensemble", "n_sfs")]
+    chains = [getattr(trial.draws.posterior.sampler, "draws", None) for trial in own[:1]]
+    if not chains or chains[0] is None or len(chains[0]) == 1:
+        return
+    target, draws = own[0].case.target, np.asarray(chains[0])
+    places = np.unique(np.linspace(0, draws.shape[1] - 1, _STATES).astype(int))
+    logs = log_posteriors(target, draws[:, places].reshape(-1, draws.shape[-1]), _ROWS)
+    figure, axes = plots.figure()
+    plots.traces(axes[0, 0], places, logs.reshape(len(draws), -1), label="log posterior density")
+    yield Picture(
+        "chains",
+        "Along the chains",
+        "The log posterior density (without its constant, as some training images tell it) of the "
+        "states that are kept of each chain. Lines that still fall or rise belong to chains that "
+        "have not reached equilibrium.",
+        figure,
+    )
+
+
+def log_posteriors(target: Any, x: np.ndarray, num_rows: int) -> Float[np.ndarray, " draws"]:
+    """The target's log density at flat draws, as a sample of the training rows tells it."""
+    batch = target.random_batch(jax.random.key(0), min(num_rows, target.num_data))
+    # The last are computed twice where the number is not even, so that all blocks have one size.
+    starts = range(0, len(x), _AT_ONCE)
+    rows = [np.minimum(np.arange(start, start + _AT_ONCE), len(x) - 1) for start in starts]
+    parts = [values_by_batch(target, jnp.asarray(x[some], target.dtype), batch) for some in rows]
+    return np.concatenate(parts)[: len(x)].astype(float)
 
 
 def most_uncertain(

@@ -11,6 +11,7 @@ from follmer.paper.experiments.classification import calibration, judged
 from follmer.paper.experiments.experiment import Case, Method, Picture, Record, Trial
 from follmer.paper.experiments.image_rows import auto_rows, paper_rows
 from follmer.paper.experiments.images import (
+    along_chains,
     angles_of_test,
     digits,
     entropy,
@@ -49,6 +50,7 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
     leading = [trial for trial in own if trial.method == "n_sfs"] or own
     yield from most_uncertain(leading, images, labels, [str(digit) for digit in range(10)])
     yield _by_angle(own, images[:_TURNED], labels[:_TURNED])
+    yield from along_chains(own)
     yield from figures.training(preset, own)
 
 

@@ -3,8 +3,6 @@
 import functools
 from collections.abc import Iterator, Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -12,12 +10,11 @@ from follmer import plots
 from follmer.paper.experiments import figures
 from follmer.paper.experiments.experiment import Case, Draws, Method, Picture, Record, Trial
 from follmer.paper.experiments.image_rows import auto_rows, paper_rows
-from follmer.paper.experiments.images import digits
+from follmer.paper.experiments.images import along_chains, digits, log_posteriors
 from follmer.targets import Target
-from follmer.targets.density import values_by_batch
 
-# Draws that are looked at, how many at once, and the training rows that tell ln p.
-_DRAWS, _AT_ONCE, _ROWS = 100, 10, 10_000
+# Draws that are looked at, and the training rows that tell ln p.
+_DRAWS, _ROWS = 100, 10_000
 # The pair of the figure: two weights of the first convolution.
 _PAIR = (0, 1)
 _ROWS_SHOWN = ("n_sfs", "n_sfs_stl", "ensemble", "points", "sgld")
@@ -31,7 +28,7 @@ def cases(seed: int, tiny: bool) -> Iterator[Case]:
 def judged(draws: Draws, target: Target) -> dict[str, float]:
     """Spread of single weights, and of the log posterior."""
     x = _flat(draws)
-    logs = _log_posteriors(target, x)
+    logs = log_posteriors(target, x, _ROWS)
     sd = x.std(axis=0)
     return {
         "weight_sd": float(np.median(sd)),
@@ -53,7 +50,7 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
     figure, axes = plots.figure()
     plots.histograms(
         axes[0, 0],
-        {name: _log_posteriors(target, x) for name, x in flats.items()},
+        {name: log_posteriors(target, x, _ROWS) for name, x in flats.items()},
         label="log posterior density, without its constant",
     )
     yield Picture(
@@ -73,6 +70,7 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
         "places, for exchanging two filters changes nothing; those of one SGLD chain stay in one.",
         figure,
     )
+    yield from along_chains(trials)
     yield from figures.training(preset, trials)
 
 
@@ -86,12 +84,3 @@ def _inside_chains(draws: Draws) -> float:
     stored = getattr(draws.posterior.sampler, "draws", None)
     inside = _flat(draws)[None] if stored is None else np.asarray(stored)
     return float(np.median(np.sqrt(np.mean(inside.var(axis=1), axis=0))))
-
-
-def _log_posteriors(target: Target, x: np.ndarray) -> Float[np.ndarray, " draws"]:
-    batch = target.random_batch(jax.random.key(0), min(_ROWS, target.num_data or _ROWS))
-    # The last are computed twice where the number is not even, so that all blocks have one size.
-    starts = range(0, len(x), _AT_ONCE)
-    rows = [np.minimum(np.arange(start, start + _AT_ONCE), len(x) - 1) for start in starts]
-    parts = [values_by_batch(target, jnp.asarray(x[some], target.dtype), batch) for some in rows]
-    return np.concatenate(parts)[: len(x)].astype(float)
