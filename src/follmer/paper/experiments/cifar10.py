@@ -31,7 +31,7 @@ def cases(seed: int, tiny: bool) -> Iterator[Case]:
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
     if preset == "auto":
         return auto_rows(tiny, sgld_a=1e-4)
-    return paper_rows(tiny, gamma=0.05**2, sgld_a=1e-4)
+    return paper_rows(tiny, drift="batch_norm_mlp", gamma=0.05**2, sgld_a=1e-4)
 
 
 def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:

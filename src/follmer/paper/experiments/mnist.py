@@ -36,7 +36,7 @@ def cases(seed: int, tiny: bool) -> Iterator[Case]:
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
     if preset == "auto":
         return auto_rows(tiny, sgld_a=7e-5)
-    return paper_rows(tiny, gamma=0.1**2, sgld_a=7e-5)
+    return paper_rows(tiny, drift="resnet", gamma=0.1**2, sgld_a=7e-5)
 
 
 def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:

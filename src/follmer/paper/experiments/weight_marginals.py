@@ -7,9 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from follmer import plots
-from follmer.paper.experiments import figures
+from follmer.paper.experiments import figures, mnist
 from follmer.paper.experiments.experiment import Case, Draws, Method, Picture, Record, Trial
-from follmer.paper.experiments.image_rows import auto_rows, paper_rows
 from follmer.paper.experiments.images import along_chains, digits, log_posteriors
 from follmer.targets import Target
 
@@ -39,8 +38,7 @@ def judged(draws: Draws, target: Target) -> dict[str, float]:
 
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
-    own = auto_rows(tiny, 7e-5) if preset == "auto" else paper_rows(tiny, 0.1**2, 7e-5)
-    return {name: how for name, how in own.items() if name in _ROWS_SHOWN}
+    return {name: how for name, how in mnist.methods(preset, tiny).items() if name in _ROWS_SHOWN}
 
 
 def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:

@@ -41,9 +41,9 @@ _IMAGES = (
     "Where chains at temperature 1 are worse calibrated than points, that is the posterior's own "
     "doing: under this prior it is less sure than the data deserve (the cold-posterior effect), "
     "and averages over modes are less sure than each of them.",
-    "The paper preset has the authors' score network, of 53 million weights for MNIST and 74 for "
-    "CIFAR10. Its 18 750 iterations are too many for a CPU: --iterations cuts them down, and the "
-    "settings below tell to how many.",
+    "The paper preset has the authors' drifts, for MNIST a score network of 53 million weights. "
+    "Their 18 750 iterations are too many for a CPU: --iterations cuts them down, and the settings "
+    "below tell to how many.",
 )
 _ROTATION = (
     "Digits are rotated bilinearly about their middle, by angles that one seed fixes for all runs; "
@@ -119,8 +119,8 @@ _FOOTNOTES = {
     "mnist": (_ROTATION, *_IMAGES),
     "weight_marginals": (
         "The paper shows a figure and no numbers: its N-SFS draws are far wider than its SGLD's.",
-        "The sd of a weight is the median over all weights of that over draws; inside a chain, that "
-        "around each chain's own mean. Weights of different chains differ because filters and "
+        "The sd of a weight is the median over all weights of that over draws; inside a chain, "
+        "that around each chain's own mean. Weights of different chains differ because filters and "
         "units can be exchanged, which says nothing of how sure predictions are.",
         "Log posteriors are estimates from 10,000 training images, the same for every draw.",
     ),
