@@ -1,5 +1,6 @@
 """Runs experiments: every case by every method and seed, one record each."""
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,27 +109,34 @@ def _results(
         settings = {**settings, "error": in_a_line(error)}
         return Record(name, preset, method, seed, {}, seconds, settings), None
 
-    made: dict[str, tuple[Any, Posterior, float]] = {}
+    def results_of(method: str, usual: Method, cases: list[Case]) -> Iterator[Result]:
+        """Of cases that have one target: its posterior is made once."""
+        made: tuple[Posterior, float] | None = None
+        for case in cases:
+            place = f"{name}, {case.label}" if case.label else name
+            progress(f"{place} ({preset}): {method}, seed {seed}")
+            how = usual.given(case.options.get(method, {}))
+            settings = {"case": case.label, **how.settings}
+            began = time.perf_counter()
+            try:
+                if made is None or method in case.options:
+                    made = _made(how, case, seed)
+                posterior, seconds = made
+                trial, found = _judged(method, how, case, seed, posterior)
+            except Exception as error:
+                yield failed(settings, method, time.perf_counter() - began, error)
+                continue
+            metrics = _finite(trial.metrics)
+            yield Record(name, preset, method, seed, metrics, seconds, settings | found), trial
+
     try:
-        for case in EXPERIMENTS[name].cases(seed, tiny):
+        cases = EXPERIMENTS[name].cases(seed, tiny)
+        for _, own in itertools.groupby(cases, key=lambda case: id(case.target)):
+            alike = list(own)
             for method, usual in methods.items():
-                if method in case.leave_out:
-                    continue
-                place = f"{name}, {case.label}" if case.label else name
-                progress(f"{place} ({preset}): {method}, seed {seed}")
-                how = usual.given(case.options.get(method, {}))
-                settings = {"case": case.label, **how.settings}
-                began = time.perf_counter()
-                try:
-                    if method not in made or made[method][0] is not case.target:
-                        made[method] = case.target, *_made(how, case, seed)
-                    _, posterior, seconds = made[method]
-                    trial, found = _judged(method, how, case, seed, posterior)
-                except Exception as error:
-                    yield failed(settings, method, time.perf_counter() - began, error)
-                    continue
-                metrics = _finite(trial.metrics)
-                yield Record(name, preset, method, seed, metrics, seconds, settings | found), trial
+                yield from results_of(
+                    method, usual, [case for case in alike if method not in case.leave_out]
+                )
     except Exception as error:
         # The case itself, as where its data are missing.
         for method, how in methods.items():
@@ -136,7 +144,7 @@ def _results(
 
 
 def _made(how: Method, case: Case, seed: int) -> tuple[Posterior, float]:
-    """The posterior, and how long it took. Cases of the very same target share it."""
+    """The posterior, and how long it took."""
     began = time.perf_counter()
     posterior = how.run(case.target, _keys(seed)[0])
     seconds = time.perf_counter() - began + how.earlier()
