@@ -117,11 +117,13 @@ def run_ensemble(
     interrupted = False
     with Bar(total, visible=progress, name="ensemble", unit="step") as bar:
         if found is None:
-            now = _descended(target, schedule, key, points)
+            now = _descended(target, schedule, key, points, bar.advance)
             _keep(now, save)
         else:
             now = _restored(target, schedule, found)
-        bar.advance(schedule.num_descent_steps + schedule.thinning * _count(now))
+        if found is not None or points is not None:
+            bar.advance(schedule.num_descent_steps)
+        bar.advance(schedule.thinning * _count(now))
         saved_at = time.monotonic()
         try:
             while _count(now) < schedule.num_kept:
@@ -137,7 +139,10 @@ def run_ensemble(
 
 
 def point_estimates(
-    target: AbstractTarget, schedule: Schedule, key: PRNGKeyArray
+    target: AbstractTarget,
+    schedule: Schedule,
+    key: PRNGKeyArray,
+    advanced: Callable[[int], object] = lambda count: None,
 ) -> tuple[Float[Array, "members dim"], int]:
     """Where the members' descents end, and how many starts were replaced."""
     members = descents.starts(target, schedule.num_members, named_key(key, "starts"))
@@ -148,6 +153,7 @@ def point_estimates(
         batch_size=schedule.batch_size,
         num_iterations=schedule.num_descent_steps,
         learning_rate=schedule.descent_rate,
+        advanced=advanced,
     )
     return ends, members.replaced
 
@@ -157,8 +163,11 @@ def _descended(
     schedule: Schedule,
     key: PRNGKeyArray,
     points: Float[Array, "members dim"] | None,
+    advanced: Callable[[int], object] = lambda count: None,
 ) -> Progress:
-    ends, replaced = (points, 0) if points is not None else point_estimates(target, schedule, key)
+    ends, replaced = points, 0
+    if ends is None:
+        ends, replaced = point_estimates(target, schedule, key, advanced)
     return Progress(
         replaced,
         ends,

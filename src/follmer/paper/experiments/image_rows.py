@@ -32,6 +32,7 @@ from follmer.targets import Target
 from follmer.targets.affine import diagonal
 from follmer.tools.keys import KeyRows, as_keys, key_rows, named_key
 from follmer.tools.programs import compiled
+from follmer.tools.progress import Bar
 
 # The temperature of the chains that are said to be cold.
 TEMPERATURE = 0.1
@@ -154,7 +155,11 @@ def _remembering(
 def _descended(
     target: Target, key: PRNGKeyArray, schedule: Schedule
 ) -> Float[Array, "members dim"]:
-    return MEMORY.part("points", lambda: point_estimates(target, schedule, key)[0])
+    def make() -> Float[Array, "members dim"]:
+        with Bar(schedule.num_descent_steps, name="descents", unit="step") as bar:
+            return point_estimates(target, schedule, key, bar.advance)[0]
+
+    return MEMORY.part("points", make)
 
 
 def _chains(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Ensemble:
