@@ -84,7 +84,6 @@ _LOOK = {
     "ytick.color": _INK,
 }
 _WIDTH, _HEIGHT = 5.2, 3.9  # inches of one panel
-_SMALL = 1.5  # inches of a small image
 # More dots than this are heavy as shapes and become pixels.
 _MANY = 1000
 # The keys of `Posterior.history` that hold one value per evaluation.
@@ -93,7 +92,9 @@ _EVALUATIONS = ("evaluation_iteration", "evaluation_elbo", "evaluation_ess")
 _FALLS = np.array([4.6, 2.0, 0.5])
 
 
-def _in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+def in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """The function, drawing in the one look of all figures."""
+
     @functools.wraps(function)
     def styled(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         with _matplotlib().rc_context(_LOOK):
@@ -102,7 +103,7 @@ def _in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Paramete
     return styled
 
 
-@_in_our_look
+@in_our_look
 def figure(rows: int = 1, columns: int = 1) -> "tuple[Figure, np.ndarray]":
     """A figure and its panels, an array of `rows` by `columns` axes."""
     made = _matplotlib("matplotlib.figure").Figure(
@@ -111,7 +112,7 @@ def figure(rows: int = 1, columns: int = 1) -> "tuple[Figure, np.ndarray]":
     return made, made.subplots(rows, columns, squeeze=False)
 
 
-@_in_our_look
+@in_our_look
 def panels(titles: Sequence[str], *, columns: int | None = None) -> "tuple[Figure, list[Axes]]":
     """A figure with a panel under each title, in rows of two, or of three where there are many."""
     columns = columns or min(len(titles), 2 if len(titles) <= 4 else 3)
@@ -124,7 +125,7 @@ def panels(titles: Sequence[str], *, columns: int | None = None) -> "tuple[Figur
     return made, axes[: len(titles)]
 
 
-@_in_our_look
+@in_our_look
 def save(figure: "Figure", path: Path) -> Path:
     """Write the figure, whole or not at all, in the format of the path's suffix.
 
@@ -138,13 +139,13 @@ def save(figure: "Figure", path: Path) -> Path:
     return path
 
 
-@_in_our_look
+@in_our_look
 def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
     """Accuracy by confidence, a curve per method, with the share of points in each bin above."""
     shares = axes.inset_axes((0.0, 1.04, 1.0, 0.22), sharex=axes)
     axes.plot([0, 1], [0, 1], "--", color=_TRUTH, linewidth=1, label="calibrated")
     lowest = 1.0
-    for (_, curve), (label, colour), marker in _each(curves):
+    for (_, curve), (label, colour), marker in each_method(curves):
         filled = curve.counts > 0
         x, y = curve.confidences[filled], curve.accuracies[filled]
         axes.plot(x, y, marker=marker, color=colour, label=label)
@@ -156,17 +157,17 @@ def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
     shares.tick_params(labelbottom=False)
     limits = (max(lowest - 0.03, 0.0), 1.02)
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=limits, ylim=limits)
-    _legend(axes)
+    legend(axes)
 
 
-@_in_our_look
+@in_our_look
 def training(
     axes_pair: "Iterable[Axes]", histories: Mapping[str, Mapping[str, np.ndarray]]
 ) -> None:
     """ELBO and ESS of each `Posterior.history` by iteration, on two axes."""
     elbo_axes, ess_axes = axes_pair
     elbos = [np.zeros(0)]
-    for (name, history), (label, colour), marker in _each(histories):
+    for (name, history), (label, colour), marker in each_method(histories):
         missing = [key for key in _EVALUATIONS if key not in history]
         if missing:
             raise InputError(
@@ -181,10 +182,10 @@ def training(
     _show_late(elbo_axes, elbos)
     elbo_axes.set(xlabel="iteration", ylabel="ELBO")
     ess_axes.set(xlabel="iteration", ylabel="effective sample size (%)", ylim=(0, 100))
-    _legend(ess_axes)
+    legend(ess_axes)
 
 
-@_in_our_look
+@in_our_look
 def predictive_band(
     axes: "Axes",
     x: Float[np.ndarray, " points"],
@@ -207,12 +208,12 @@ def predictive_band(
     if truth is not None:
         axes.plot(x[order], truth[order], "--", color=_TRUTH, linewidth=1.2, label="truth")
     if points is not None:
-        _dots(axes, *points, color=_INK, label="data")
+        dots(axes, *points, color=_INK, label="data")
     axes.set(xlabel="x", ylabel="y")
-    _legend(axes)
+    legend(axes)
 
 
-@_in_our_look
+@in_our_look
 def class_contours(
     axes: "Axes",
     grid_x: Float[np.ndarray, " columns"],
@@ -231,7 +232,7 @@ def class_contours(
     axes.contour(grid_x, grid_y, probability, [0.5], colors="black", linewidths=1.2)
     for label, colour in ((0, "#3f1d75"), (1, "#9a3d00")):
         chosen = points[labels == label]
-        _dots(axes, chosen[:, 0], chosen[:, 1], color=colour, label=f"class {label}")
+        dots(axes, chosen[:, 0], chosen[:, 1], color=colour, label=f"class {label}")
     axes.grid(False)
     axes.set(xlabel="x₀", ylabel="x₁", xlim=grid_x[[0, -1]], ylim=grid_y[[0, -1]])
     colour_bar = axes.figure.colorbar(filled, ax=axes, ticks=[0, 0.5, 1], shrink=0.8)
@@ -240,7 +241,7 @@ def class_contours(
     colour_bar.set_label("probability of class 1")
 
 
-@_in_our_look
+@in_our_look
 def scatter_over_contours(
     axes: "Axes",
     draws: Float[np.ndarray, "draws 2"],
@@ -257,11 +258,11 @@ def scatter_over_contours(
     )
     draws = np.asarray(draws)
     label, colour = METHODS[method]
-    _dots(axes, draws[:, 0], draws[:, 1], color=colour, label=f"draws of {label}")
+    dots(axes, draws[:, 0], draws[:, 1], color=colour, label=f"draws of {label}")
     axes.set(xlabel="x₀", ylabel="x₁", xlim=(grid_x[0], grid_x[-1]), ylim=(grid_y[0], grid_y[-1]))
 
 
-@_in_our_look
+@in_our_look
 def error_by_dimension(
     axes: "Axes",
     dims: Iterable[int],
@@ -271,7 +272,7 @@ def error_by_dimension(
 ) -> None:
     """Mean and standard deviation of each method's error by dimension, on logarithmic axes."""
     dims = np.asarray(list(dims))
-    for (_, (mean, sd)), (label, colour), marker in _each(errors):
+    for (_, (mean, sd)), (label, colour), marker in each_method(errors):
         mean, sd = np.asarray(mean, float), np.asarray(sd, float)
         # A bar below zero has no place on a logarithmic axis.
         below = np.minimum(sd, 0.9 * mean)
@@ -285,10 +286,10 @@ def error_by_dimension(
     axes.yaxis.set_major_formatter("{x:g}")
     # Within a decade, powers of ten alone would leave the axis without numbers.
     axes.yaxis.set_minor_formatter("{x:g}" if high < 10.0 * low else "")
-    _legend(axes)
+    legend(axes)
 
 
-@_in_our_look
+@in_our_look
 def comparison(axes_pair: "Iterable[Axes]", compared: "Comparison") -> None:
     """How far each model of `follmer.compare` is behind the best, in nats with two standard errors.
 
@@ -314,7 +315,7 @@ def comparison(axes_pair: "Iterable[Axes]", compared: "Comparison") -> None:
         axes.set_yticks(list(places.values()), list(places))
 
 
-@_in_our_look
+@in_our_look
 def composite(axes: "Axes", shares: Float[np.ndarray, "rows columns 3"] | None) -> None:
     """Shares of three materials as red, green and blue; None says that the sampler diverged."""
     axes.set_axis_off()
@@ -324,75 +325,7 @@ def composite(axes: "Axes", shares: Float[np.ndarray, "rows columns 3"] | None) 
     axes.imshow(np.clip(shares, 0, 1), interpolation="nearest")
 
 
-@_in_our_look
-def image_grid(count: int, *, columns: int) -> "tuple[Figure, list[Axes]]":
-    """A figure with small panels for images, in rows of `columns`."""
-    rows = -(-count // columns)
-    made = _matplotlib("matplotlib.figure").Figure(
-        figsize=(_SMALL * columns, 1.2 * _SMALL * rows), layout="constrained"
-    )
-    axes = list(made.subplots(rows, columns, squeeze=False).flat)
-    for spare in axes[count:]:
-        spare.remove()
-    return made, axes[:count]
-
-
-@_in_our_look
-def small_image(
-    axes: "Axes", image: Float[np.ndarray, "channels rows columns"], title: str
-) -> None:
-    """An image of one channel in greys, or of three in colour, in its own range."""
-    low, high = float(np.min(image)), float(np.max(image))
-    shown = (np.moveaxis(image, 0, -1) - low) / max(high - low, 1e-12)
-    axes.set_axis_off()
-    axes.imshow(shown.squeeze(-1) if shown.shape[-1] == 1 else shown, cmap="gray_r")
-    axes.set_title(title, fontsize="x-small")
-
-
-@_in_our_look
-def by_angle(
-    axes: "Axes", degrees: np.ndarray, curves: Mapping[str, Float[np.ndarray, " angles"]]
-) -> None:
-    """A curve per method over the angle by which images are turned."""
-    for (_, values), (label, colour), marker in _each(curves):
-        axes.plot(degrees, values, marker=marker, color=colour, label=label)
-    axes.set(xlabel="angle (degrees)", ylim=(0, None))
-    axes.set_xticks(degrees)
-    _legend(axes)
-
-
-@_in_our_look
-def traces(
-    axes: "Axes", places: np.ndarray, values: Float[np.ndarray, "chains states"], *, label: str
-) -> None:
-    """A line per chain over its states."""
-    for own in values:
-        axes.plot(places, own, color=METHODS["ensemble"].colour, linewidth=1.0, alpha=0.8)
-    axes.set(xlabel="state of a chain", ylabel=label)
-
-
-@_in_our_look
-def histograms(axes: "Axes", values: Mapping[str, np.ndarray], *, label: str) -> None:
-    """Outlines of each method's values, as densities in common bins."""
-    pooled = np.concatenate(list(values.values()))
-    edges = np.histogram_bin_edges(pooled, bins=60)
-    for (_, own), (name, colour), _ in _each(values):
-        counts, _ = np.histogram(own, edges)
-        axes.stairs(counts / max(len(own), 1), edges, color=colour, label=name, linewidth=1.3)
-    axes.set(xlabel=label, ylabel="share of draws")
-    _legend(axes)
-
-
-@_in_our_look
-def pairs(axes: "Axes", draws: Mapping[str, Float[np.ndarray, "draws 2"]]) -> None:
-    """Dots of each method's draws of two numbers."""
-    for (_, own), (name, colour), _ in _each(draws):
-        _dots(axes, own[:, 0], own[:, 1], color=colour, label=name)
-    axes.set(xlabel="first weight", ylabel="second weight")
-    _legend(axes)
-
-
-def _each(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, str]]":
+def each_method(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, str]]":
     """Every name with its values, its look and its marker; what is no method gets a free colour."""
     free = iter([m.colour for name, m in METHODS.items() if name not in named] * len(named))
     looks = [METHODS.get(name) or Method(name, next(free)) for name in named]
@@ -401,10 +334,11 @@ def _each(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, 
     return zip(named.items(), looks, markers, strict=True)
 
 
-def _dots(axes: "Axes", x: np.ndarray, y: np.ndarray, *, color: str, label: str) -> None:
+def dots(axes: "Axes", x: np.ndarray, y: np.ndarray, *, color: str, label: str) -> None:
+    """Small dots; very many become pixels."""
     size, alpha = (2.6, 0.55) if len(x) > 300 else (3.5, 0.75)
-    dots = axes.plot(x, y, "o", ms=size, mew=0, alpha=alpha, color=color, label=label, zorder=3)
-    dots[0].set_rasterized(len(x) > _MANY)
+    made = axes.plot(x, y, "o", ms=size, mew=0, alpha=alpha, color=color, label=label, zorder=3)
+    made[0].set_rasterized(len(x) > _MANY)
 
 
 def _show_late(axes: "Axes", runs: Iterable[np.ndarray]) -> None:
@@ -416,7 +350,8 @@ def _show_late(axes: "Axes", runs: Iterable[np.ndarray]) -> None:
         axes.set_ylim(late.min() - margin, late.max() + margin)
 
 
-def _legend(axes: "Axes") -> None:
+def legend(axes: "Axes") -> None:
+    """A legend beside the axes."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
 
 

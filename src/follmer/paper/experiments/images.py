@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from follmer import datasets, plots
+from follmer.paper.experiments import image_plots
 from follmer.paper.experiments.experiment import Picture, Trial
-from follmer.paper.experiments.lenet import digits_network, photographs_network
+from follmer.paper.experiments.lenet import LeNet, digits_network, photographs_network
 from follmer.targets import Target, from_network, priors
 from follmer.targets.density import values_by_batch
 
@@ -41,7 +42,8 @@ def digits(tiny: bool) -> Images:
     """MNIST by LeNet5; the same object every time, so that experiments can share their runs."""
     x, y, x_test, y_test, _ = datasets.load("mnist")
     assert x_test is not None
-    return _images(digits_network(jax.random.key(0), tiny), x[:, None], y, x_test[:, None], y_test)
+    network = digits_network(jax.random.key(0), tiny)
+    return _images(network, (x[:, None], y), (x_test[:, None], y_test), tiny)
 
 
 @functools.lru_cache(maxsize=1)
@@ -54,25 +56,19 @@ def photographs(tiny: bool) -> Images:
 
     x, y, x_test, y_test, _ = datasets.load("cifar10")
     network = photographs_network(jax.random.key(0), tiny)
-    return _images(network, scaled(x), y, scaled(x_test), y_test)
+    return _images(network, (scaled(x), y), (scaled(x_test), y_test), tiny)
 
 
-def _images(
-    network: object,
-    x: np.ndarray,
-    y: np.ndarray | None,
-    x_test: np.ndarray,
-    y_test: np.ndarray | None,
-) -> Images:
-    assert y is not None
-    assert y_test is not None
-    rows = slice(_FEW if network.layers[0].out_channels == 2 else None)  # type: ignore[attr-defined]
+def _images(network: LeNet, train: tuple[Any, Any], test: tuple[Any, Any], tiny: bool) -> Images:
+    rows = slice(_FEW if tiny else None)
+    x, y = train
     target = from_network(
         network,
         data=(x[rows], y[rows]),
         likelihood="categorical",
         prior=priors.Normal(1.0),
     )
+    x_test, y_test = test
     return Images(target, x_test[rows], y_test[rows])
 
 
@@ -110,7 +106,9 @@ def along_chains(trials: Sequence[Trial]) -> Iterator[Picture]:
     places = np.unique(np.linspace(0, draws.shape[1] - 1, _STATES).astype(int))
     logs = log_posteriors(target, draws[:, places].reshape(-1, draws.shape[-1]), _ROWS)
     figure, axes = plots.figure()
-    plots.traces(axes[0, 0], places, logs.reshape(len(draws), -1), label="log posterior density")
+    image_plots.traces(
+        axes[0, 0], places, logs.reshape(len(draws), -1), label="log posterior density"
+    )
     yield Picture(
         "chains",
         "Along the chains",
@@ -138,14 +136,14 @@ def most_uncertain(
     trial = trials[0]
     probabilities = np.asarray(trial.draws.predict(images).probabilities, float)
     chosen = np.argsort(-entropy(probabilities))[:18]
-    figure, axes = plots.image_grid(len(chosen), columns=6)
+    figure, axes = image_plots.image_grid(len(chosen), columns=6)
     for panel, row in zip(axes, chosen, strict=True):
         first, second = np.argsort(-probabilities[row])[:2]
         words = (
             f"{names[labels[row]]}: {names[first]} {probabilities[row, first]:.0%}, "
             f"{names[second]} {probabilities[row, second]:.0%}"
         )
-        plots.small_image(panel, images[row], words)
+        image_plots.small_image(panel, images[row], words)
     label = plots.METHODS[trial.method].label
     yield Picture(
         "uncertain",

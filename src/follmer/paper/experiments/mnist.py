@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from follmer import plots
-from follmer.paper.experiments import figures
+from follmer.paper.experiments import figures, image_plots
 from follmer.paper.experiments.classification import calibration, judged
 from follmer.paper.experiments.experiment import Case, Method, Picture, Record, Trial
 from follmer.paper.experiments.image_rows import auto_rows, paper_rows
@@ -66,7 +66,7 @@ def _by_angle(trials: Sequence[Trial], images: np.ndarray, labels: np.ndarray) -
             entropies[trial.method].append(float(np.mean(entropy(found))))
     figure, axes = plots.panels(["accuracy", "mean predictive entropy (nats)"], columns=2)
     for panel, curves in zip(axes, (accuracies, entropies), strict=True):
-        plots.by_angle(panel, _DEGREES, {name: np.array(one) for name, one in curves.items()})
+        image_plots.by_angle(panel, _DEGREES, {name: np.array(one) for name, one in curves.items()})
     return Picture(
         "angles",
         "Turned digits",

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from follmer import plots
-from follmer.paper.experiments import figures, mnist
+from follmer.paper.experiments import figures, image_plots, mnist
 from follmer.paper.experiments.experiment import Case, Draws, Method, Picture, Record, Trial
 from follmer.paper.experiments.images import along_chains, digits, log_posteriors
 from follmer.targets import Target
@@ -46,7 +46,7 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
     target = trials[0].case.target
     assert isinstance(target, Target)
     figure, axes = plots.figure()
-    plots.histograms(
+    image_plots.histograms(
         axes[0, 0],
         {name: log_posteriors(target, x, _ROWS) for name, x in flats.items()},
         label="log posterior density, without its constant",
@@ -60,7 +60,7 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
         figure,
     )
     figure, axes = plots.figure()
-    plots.pairs(axes[0, 0], {name: x[:, _PAIR] for name, x in flats.items()})
+    image_plots.pairs(axes[0, 0], {name: x[:, _PAIR] for name, x in flats.items()})
     yield Picture(
         "pair",
         "A pair of weights",
