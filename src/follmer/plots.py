@@ -38,6 +38,9 @@ METHODS = {
     "n_sfs_stl": Method("N-SFS (STL)", "#56b4e9"),
     "n_sfs_decoupled": Method("N-SFS, decoupled", "#6a51a3"),
     "mc_sfs": Method("MC-SFS", "#009e73"),
+    "ensemble": Method("ensemble of chains", "#117733"),
+    "ensemble_cold": Method("ensemble, temperature 0.1", "#44aa99"),
+    "points": Method("points, averaged", "#882255"),
     "sgld": Method("SGLD", "#d55e00"),
     "sgd": Method("SGD", "#e69f00"),
     "nuts": Method("NUTS", "#cc79a7"),
@@ -91,6 +94,8 @@ _FALLS = np.array([4.6, 2.0, 0.5])
 
 
 def in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """The function, drawing in the one look of all figures."""
+
     @functools.wraps(function)
     def styled(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         with _matplotlib().rc_context(_LOOK):
@@ -152,7 +157,7 @@ def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
     shares = axes.inset_axes((0.0, 1.04, 1.0, 0.22), sharex=axes)
     axes.plot([0, 1], [0, 1], "--", color=_TRUTH, linewidth=1, label="calibrated")
     lowest = 1.0
-    for (_, curve), (label, colour), marker in _each(curves):
+    for (_, curve), (label, colour), marker in each_method(curves):
         filled = curve.counts > 0
         x, y = curve.confidences[filled], curve.accuracies[filled]
         axes.plot(x, y, marker=marker, color=colour, label=label)
@@ -164,7 +169,7 @@ def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
     shares.tick_params(labelbottom=False)
     limits = (max(lowest - 0.03, 0.0), 1.02)
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=limits, ylim=limits)
-    _legend(axes)
+    legend(axes)
 
 
 @in_our_look
@@ -174,7 +179,7 @@ def training(
     """ELBO and ESS of each `Posterior.history` by iteration, on two axes."""
     elbo_axes, ess_axes = axes_pair
     elbos = [np.zeros(0)]
-    for (name, history), (label, colour), marker in _each(histories):
+    for (name, history), (label, colour), marker in each_method(histories):
         missing = [key for key in _EVALUATIONS if key not in history]
         if missing:
             raise InputError(
@@ -189,7 +194,7 @@ def training(
     _show_late(elbo_axes, elbos)
     elbo_axes.set(xlabel="iteration", ylabel="ELBO")
     ess_axes.set(xlabel="iteration", ylabel="effective sample size (%)", ylim=(0, 100))
-    _legend(ess_axes)
+    legend(ess_axes)
 
 
 @in_our_look
@@ -215,9 +220,9 @@ def predictive_band(
     if truth is not None:
         axes.plot(x[order], truth[order], "--", color=_TRUTH, linewidth=1.2, label="truth")
     if points is not None:
-        _dots(axes, *points, color=_INK, label="data")
+        dots(axes, *points, color=_INK, label="data")
     axes.set(xlabel="x", ylabel="y")
-    _legend(axes)
+    legend(axes)
 
 
 @in_our_look
@@ -239,7 +244,7 @@ def class_contours(
     axes.contour(grid_x, grid_y, probability, [0.5], colors="black", linewidths=1.2)
     for label, colour in ((0, "#3f1d75"), (1, "#9a3d00")):
         chosen = points[labels == label]
-        _dots(axes, chosen[:, 0], chosen[:, 1], color=colour, label=f"class {label}")
+        dots(axes, chosen[:, 0], chosen[:, 1], color=colour, label=f"class {label}")
     axes.grid(False)
     axes.set(xlabel="x₀", ylabel="x₁", xlim=grid_x[[0, -1]], ylim=grid_y[[0, -1]])
     colour_bar = axes.figure.colorbar(filled, ax=axes, ticks=[0, 0.5, 1], shrink=0.8)
@@ -265,7 +270,7 @@ def scatter_over_contours(
     )
     draws = np.asarray(draws)
     label, colour = METHODS[method]
-    _dots(axes, draws[:, 0], draws[:, 1], color=colour, label=f"draws of {label}")
+    dots(axes, draws[:, 0], draws[:, 1], color=colour, label=f"draws of {label}")
     axes.set(xlabel="x₀", ylabel="x₁", xlim=(grid_x[0], grid_x[-1]), ylim=(grid_y[0], grid_y[-1]))
 
 
@@ -279,7 +284,7 @@ def error_by_dimension(
 ) -> None:
     """Mean and standard deviation of each method's error by dimension, on logarithmic axes."""
     dims = np.asarray(list(dims))
-    for (_, (mean, sd)), (label, colour), marker in _each(errors):
+    for (_, (mean, sd)), (label, colour), marker in each_method(errors):
         mean, sd = np.asarray(mean, float), np.asarray(sd, float)
         # A bar below zero has no place on a logarithmic axis.
         below = np.minimum(sd, 0.9 * mean)
@@ -293,7 +298,7 @@ def error_by_dimension(
     axes.yaxis.set_major_formatter("{x:g}")
     # Within a decade, powers of ten alone would leave the axis without numbers.
     axes.yaxis.set_minor_formatter("{x:g}" if high < 10.0 * low else "")
-    _legend(axes)
+    legend(axes)
 
 
 @in_our_look
@@ -332,7 +337,7 @@ def composite(axes: "Axes", shares: Float[np.ndarray, "rows columns 3"] | None) 
     axes.imshow(np.clip(shares, 0, 1), interpolation="nearest")
 
 
-def _each(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, str]]":
+def each_method(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, str]]":
     """Every name with its values, its look and its marker; what is no method gets a free colour."""
     free = iter([m.colour for name, m in METHODS.items() if name not in named] * len(named))
     looks = [METHODS.get(name) or Method(name, next(free)) for name in named]
@@ -341,10 +346,11 @@ def _each(named: Mapping[str, Any]) -> "Iterable[tuple[tuple[str, Any], Method, 
     return zip(named.items(), looks, markers, strict=True)
 
 
-def _dots(axes: "Axes", x: np.ndarray, y: np.ndarray, *, color: str, label: str) -> None:
+def dots(axes: "Axes", x: np.ndarray, y: np.ndarray, *, color: str, label: str) -> None:
+    """Small dots; very many become pixels."""
     size, alpha = (2.6, 0.55) if len(x) > 300 else (3.5, 0.75)
-    dots = axes.plot(x, y, "o", ms=size, mew=0, alpha=alpha, color=color, label=label, zorder=3)
-    dots[0].set_rasterized(len(x) > _MANY)
+    made = axes.plot(x, y, "o", ms=size, mew=0, alpha=alpha, color=color, label=label, zorder=3)
+    made[0].set_rasterized(len(x) > _MANY)
 
 
 def _show_late(axes: "Axes", runs: Iterable[np.ndarray]) -> None:
@@ -356,7 +362,8 @@ def _show_late(axes: "Axes", runs: Iterable[np.ndarray]) -> None:
         axes.set_ylim(late.min() - margin, late.max() + margin)
 
 
-def _legend(axes: "Axes") -> None:
+def legend(axes: "Axes") -> None:
+    """A legend beside the axes."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
 
 

@@ -106,11 +106,42 @@ def test_a_gradient_that_is_not_finite_moves_nothing(key):
     np.testing.assert_allclose(ends, [[9.0], [1.0]], atol=1e-2)
 
 
+def test_cold_chains_by_batches_are_narrower_and_start_from_given_points(regression, key):
+    points = jnp.zeros((4, regression.dim))
+    warm, cold = (
+        run_ensemble(
+            regression, Schedule(4, 0, 4000, 4, 20, temperature), key, points=points, progress=False
+        )
+        for temperature in (1.0, 0.04)
+    )
+    np.testing.assert_array_equal(cold.points, points)
+    ratio = np.median(cold.draws.std(axis=1) / warm.draws.std(axis=1))
+    # √.04, but for the batches' noise, which both have; of four chains' sds.
+    assert 0.15 < ratio < 0.6
+
+
+def test_values_of_many_rows_are_told_by_some_of_them(monkeypatch, key):
+    rng = np.random.default_rng(0)
+    target = follmer.from_network(
+        lambda w, x: x @ w,
+        params=jnp.zeros((2, 1)),
+        data=(rng.normal(size=(4000, 2)), rng.normal(size=4000)),
+        likelihood=follmer.likelihoods.Normal(1.0),
+    )
+    x = jnp.asarray(rng.normal(size=(3, 2)), target.dtype)
+    exact = ensembles._values(target, x, key)
+    monkeypatch.setattr(ensembles, "_ROWS_OF_VALUES", 2000)
+    by_some = ensembles._values(target, x, key)
+    assert not np.array_equal(exact, by_some)
+    # A row's log likelihood has an sd below 4: 4000 rows told by 2000 err by 4 · 4000/√2000.
+    np.testing.assert_allclose(by_some, exact, atol=3 * 4 * 4000 / 2000**0.5)
+
+
 def test_chains_without_a_finite_end_are_an_error(key):
     # Finite where members start and descend, but for a cliff that every chain falls off.
     target = follmer.Target(lambda x: -jnp.sum(x**2), like=jnp.zeros(3))
     schedule = Schedule(2, 10, 40, 1)
-    run = ensembles._descended(target, schedule, jax.random.key(0))
+    run = ensembles._descended(target, schedule, jax.random.key(0), None)
     lost = run._replace(kept=[np.full((40, 2, 3), np.nan, np.float32)])
     with pytest.raises(NonFiniteError, match="all 2 chains"):
-        ensembles._ensemble(target, lost, False)
+        ensembles._ensemble(target, lost, jax.random.key(0), False)

@@ -37,7 +37,7 @@ def rungs(target, precondition="auto", **options):
         (8e6, 500, None, 3000, 5000),  # 9.6e11 operations still fit
         (9e6, 500, 500, 9259, 4500),  # batches of all rows, at one gradient per step
         (1e8, 40_000, 512, 30_000, 15_000),  # the most steps of batches
-        (1e12, 60_000, 128, 2000, 2000),  # a large network: small batches, the fewest steps
+        (1e12, 60_000, 128, 6000, 5000),  # a large network: small batches, the fewest passes
     ],
 )
 def test_steps_and_batches_by_cost(cost, rows, batch, descent, steps):
@@ -87,6 +87,17 @@ def test_networks_with_hidden_layers_take_the_ensemble():
     )
     assert rungs(linear) == ["mixture", "flow"]
     assert rungs(linear, "ensemble") == ["ensemble"]
+
+
+def test_large_networks_pass_over_all_data_many_times_and_have_fewer_members():
+    small, large = (
+        replaced(network(), gradient_cost=cost, num_data=60_000) for cost in (1e8, 2e11)
+    )
+    assert schedule_for(small).num_members == 12
+    schedule = schedule_for(large)
+    assert (schedule.num_members, schedule.batch_size) == (8, 128)
+    assert schedule.num_descent_steps * 128 / 60_000 == pytest.approx(12.8, abs=0.01)
+    assert schedule.descent_rate < schedule_for(small).descent_rate
 
 
 def test_an_ensemble_cannot_honour_options_of_training():

@@ -24,6 +24,8 @@ from follmer.tools.progress import Bar, Pace
 _MAX_SKIPPED_IN_A_ROW = 50
 # Nats by which the ELBO must rise to count as better, however small its noise.
 _SMALLEST_GAIN = 1e-3
+# Operations of gradients of batches that are weighed at once: a bound on memory.
+_COST_AT_ONCE = 1e10
 # Weights this even, twice in a row, leave nothing to learn.
 _EVEN = 0.99
 
@@ -207,7 +209,12 @@ def _weigh_by_batches(algorithm: NSFS, state: State, rows: KeyRows) -> Array:
         batch = algorithm.target.random_batch(batch_key, algorithm.batch_size)
         return algorithm.process.simulate(state.average, path_key[None], None, batch)[1][0]
 
-    return jax.vmap(log_weight)(as_keys(rows))
+    keys, target = as_keys(rows), algorithm.target
+    share = (algorithm.batch_size or 1) / (target.num_data or 1)
+    at_once = int(_COST_AT_ONCE / max(share * target.gradient_cost, 1.0))
+    if at_once >= len(keys):
+        return jax.vmap(log_weight)(keys)
+    return jax.lax.map(log_weight, keys, batch_size=max(at_once, 1))
 
 
 def _with_best(run: Run) -> Run:

@@ -1,5 +1,7 @@
 """Many descents at once: the members of an ensemble, each from a start of its own."""
 
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,6 +15,7 @@ from follmer.targets import AbstractTarget
 from follmer.targets.density import values_and_gradients
 from follmer.tools.keys import normals
 from follmer.tools.programs import compiled
+from follmer.tools.progress import Pace
 
 # The sd of starts of biases and other vectors: small, yet off the saddle that a network has at 0.
 _NARROW = 0.1
@@ -64,7 +67,6 @@ def starts(target: AbstractTarget, count: int, key: PRNGKeyArray) -> Members:
     )
 
 
-@compiled
 def descend(
     target: AbstractTarget,
     x: Float[Array, "members dim"],
@@ -73,12 +75,38 @@ def descend(
     batch_size: int | None,
     num_iterations: int,
     learning_rate: float,
+    advanced: Callable[[int], object] = lambda count: None,
 ) -> Float[Array, "members dim"]:
     """Where Adam leads each member, the rate decayed along a cosine; all see the same batches.
 
-    A gradient that is not finite moves nothing.
+    A gradient that is not finite moves nothing. `advanced` is told of iterations that are done, a
+    call of about half a second at a time.
     """
-    adam = optax.adam(optax.cosine_decay_schedule(learning_rate, num_iterations))
+    rate = (learning_rate, num_iterations)
+    state, pace, done = _adam(*rate).init(x), Pace(), 0
+    while done < num_iterations:
+        count = min(pace.count, num_iterations - done)
+        began = time.perf_counter()
+        span = jnp.asarray([done, done + count], jnp.int32)
+        x, state = _descended(target, (x, state), key, span, rate, batch_size)
+        jax.block_until_ready(x)
+        pace.took(count, time.perf_counter() - began)
+        done += count
+        advanced(count)
+    return x
+
+
+@compiled
+def _descended(
+    target: AbstractTarget,
+    start: tuple[Array, optax.OptState],
+    key: PRNGKeyArray,
+    span: Int[Array, " 2"],
+    rate: tuple[float, int],
+    batch_size: int | None,
+) -> tuple[Array, optax.OptState]:
+    """The members and their optimiser's state after the iterations of a span."""
+    adam = _adam(*rate)
 
     def body(
         i: Int[Array, ""], carry: tuple[Array, optax.OptState]
@@ -90,4 +118,8 @@ def descend(
         updates, state = adam.update(jnp.where(sound, gradient, 0.0), state, x)
         return x + jnp.where(sound, updates, 0.0), state
 
-    return jax.lax.fori_loop(0, num_iterations, body, (x, adam.init(x)))[0]
+    return jax.lax.fori_loop(span[0], span[1], body, start)
+
+
+def _adam(learning_rate: float, num_iterations: int) -> optax.GradientTransformation:
+    return optax.adam(optax.cosine_decay_schedule(learning_rate, num_iterations))

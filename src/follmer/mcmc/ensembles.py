@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from follmer.errors import NonFiniteError
 from follmer.mcmc import descents, microcanonical, stochastic
 from follmer.targets import AbstractTarget
-from follmer.targets.density import Density
+from follmer.targets.density import Density, values_by_batch
 from follmer.tools.keys import named_key
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
@@ -23,7 +23,7 @@ BURN_IN = 0.5
 # States kept in one call of a chain.
 _KEPT_PER_CALL = 20
 # Adam's first rate, decayed to 0: that of `follmer.sgd`.
-_DESCENT_RATE = 0.01
+DESCENT_RATE = 0.01
 # A direction is forgotten over this share of √dim (.2 is better on energy, worse on concrete and
 # boston, alike on wine).
 _LENGTH = 0.5
@@ -37,18 +37,26 @@ _FRICTION, _RATE = 0.05, 3e-3
 # is too hot: it goes back, with a smaller rate; one that is less far takes a larger.
 _HOT, _COLD = 0.7, 0.4
 _COOLER, _WARMER = 0.5, 1.25
+# Rows up to which all are looked at to steer rates, else so many: of MNIST's 60 000, thousands tell
+# ln p to a hundredth of what is steered by.
+_ROWS_OF_VALUES = 8192
 # Seconds between two files of a checkpoint.
 _SECONDS_BETWEEN_FILES = 5.0
 
 
 class Schedule(NamedTuple):
-    """How an ensemble is run; `batch_size` None looks at all the data in every step."""
+    """How an ensemble is run; `batch_size` None looks at all the data in every step.
+
+    A `temperature` T other than 1, which chains by batches know alone, is that of p^(1/T).
+    """
 
     num_members: int
     num_descent_steps: int
     num_steps: int
     thinning: int
     batch_size: int | None = None
+    temperature: float = 1.0
+    descent_rate: float = DESCENT_RATE
 
     @property
     def num_kept(self) -> int:
@@ -75,13 +83,15 @@ class Ensemble(NamedTuple):
     replaced: int  # starts that were not finite
     undone: int  # steps that were not finite
     interrupted: bool
+    points: Float[np.ndarray, "members dim"]  # where the descents ended
 
 
 class Progress(NamedTuple):
     """A run between two calls, as a checkpoint keeps it."""
 
     replaced: int
-    ends: Float[Array, "members dim"]  # of the descents
+    points: Float[Array, "members dim"]  # where the descents ended
+    ends: Float[Array, "members dim"]  # the same, or better places since: to go back to
     state: Any  # Particles or Walkers
     rate: Float[np.ndarray, " members"]  # of stochastic gradients
     best: Float[np.ndarray, " members"]  # ln p at the place to go back to
@@ -98,24 +108,28 @@ def run_ensemble(
     schedule: Schedule,
     key: PRNGKeyArray,
     *,
+    points: Float[Array, "members dim"] | None = None,
     load: Load = lambda: None,
     save: Save | None = None,
     progress: bool = True,
 ) -> Ensemble:
     """Descend from random starts, run a chain from each end, and return the chains' later states.
 
-    Ctrl-C ends the chains, and what they have so far is returned.
+    Chains start from `points` where they are given, without descents. Ctrl-C ends the chains, and
+    what they have so far is returned.
     """
     found = load()
     total = schedule.num_descent_steps + schedule.num_steps
     interrupted = False
     with Bar(total, visible=progress, name="ensemble", unit="step") as bar:
         if found is None:
-            now = _descended(target, schedule, key)
+            now = _descended(target, schedule, key, points, bar.advance)
             _keep(now, save)
         else:
             now = _restored(target, schedule, found)
-        bar.advance(schedule.num_descent_steps + schedule.thinning * _count(now))
+        if found is not None or points is not None:
+            bar.advance(schedule.num_descent_steps)
+        bar.advance(schedule.thinning * _count(now))
         saved_at = time.monotonic()
         try:
             while _count(now) < schedule.num_kept:
@@ -127,11 +141,14 @@ def run_ensemble(
         except KeyboardInterrupt:
             interrupted = True
         _keep(now, save)
-    return _ensemble(target, now, interrupted)
+    return _ensemble(target, now, key, interrupted)
 
 
 def point_estimates(
-    target: AbstractTarget, schedule: Schedule, key: PRNGKeyArray
+    target: AbstractTarget,
+    schedule: Schedule,
+    key: PRNGKeyArray,
+    advanced: Callable[[int], object] = lambda count: None,
 ) -> tuple[Float[Array, "members dim"], int]:
     """Where the members' descents end, and how many starts were replaced."""
     members = descents.starts(target, schedule.num_members, named_key(key, "starts"))
@@ -141,21 +158,41 @@ def point_estimates(
         named_key(key, "descents"),
         batch_size=schedule.batch_size,
         num_iterations=schedule.num_descent_steps,
-        learning_rate=_DESCENT_RATE,
+        learning_rate=schedule.descent_rate,
+        advanced=advanced,
     )
     return ends, members.replaced
 
 
-def _descended(target: AbstractTarget, schedule: Schedule, key: PRNGKeyArray) -> Progress:
-    ends, replaced = point_estimates(target, schedule, key)
+def _descended(
+    target: AbstractTarget,
+    schedule: Schedule,
+    key: PRNGKeyArray,
+    points: Float[Array, "members dim"] | None,
+    advanced: Callable[[int], object] = lambda count: None,
+) -> Progress:
+    ends, replaced = points, 0
+    if ends is None:
+        ends, replaced = point_estimates(target, schedule, key, advanced)
     return Progress(
         replaced,
         ends,
+        ends,
         _first_state(target, schedule, ends, key),
         np.full(schedule.num_members, _RATE / (target.num_data or 1)),
-        Density(target).values(np.asarray(ends)),
+        _values(target, ends, key),
         [],
     )
+
+
+def _values(
+    target: AbstractTarget, x: Float[Array | np.ndarray, "members dim"], key: PRNGKeyArray
+) -> Float[np.ndarray, " members"]:
+    """ln p at each place; of very many rows, by the same some of them every time."""
+    if target.num_data is None or target.num_data <= _ROWS_OF_VALUES:
+        return Density(target).values(np.asarray(x))
+    batch = target.random_batch(named_key(key, "rows"), _ROWS_OF_VALUES)
+    return np.asarray(values_by_batch(target, jnp.asarray(x), batch), float)
 
 
 def _first_state(
@@ -193,20 +230,24 @@ def _continued(
         first,
         jnp.asarray(now.rate, target.dtype),
         friction=_FRICTION,
+        temperature=schedule.temperature,
         batch_size=schedule.batch_size,
         num_kept=count,
         thinning=schedule.thinning,
     )
     now = now._replace(state=walkers, kept=[*now.kept, np.asarray(places)])
     if done < BURN_IN * schedule.num_kept:
-        return _regulated(target, now)
+        return _regulated(target, schedule, key, now)
     return now
 
 
-def _regulated(target: AbstractTarget, now: Progress) -> Progress:
+def _regulated(
+    target: AbstractTarget, schedule: Schedule, key: PRNGKeyArray, now: Progress
+) -> Progress:
     """Chains that are too hot sent back, and every chain's rate steered."""
-    values = Density(target).values(np.asarray(now.state.x))
-    drop = np.where(np.isfinite(values), now.best - values, np.inf) / target.dim
+    values = _values(target, now.state.x, key)
+    equilibrium = schedule.temperature * target.dim
+    drop = np.where(np.isfinite(values), now.best - values, np.inf) / equilibrium
     hot = drop > _HOT
     rate = now.rate * np.where(hot, _COOLER, np.where(drop < _COLD, _WARMER, 1.0))
     back = jnp.asarray(hot)[:, None]
@@ -228,12 +269,14 @@ def _dynamics(target: AbstractTarget, x: Float[Array, "chains dim"]) -> microcan
     return microcanonical.Dynamics(*(jnp.asarray(number, x.dtype) for number in numbers))
 
 
-def _ensemble(target: AbstractTarget, now: Progress, interrupted: bool) -> Ensemble:
+def _ensemble(
+    target: AbstractTarget, now: Progress, key: PRNGKeyArray, interrupted: bool
+) -> Ensemble:
     """The later states; those of chains that never were finite left out."""
     kept = np.concatenate([*now.kept, np.asarray(now.state.x)[None]]) if interrupted else None
     states = np.concatenate(now.kept) if kept is None else kept
     states = states[int(BURN_IN * len(states)) :].swapaxes(0, 1).copy()
-    sound = np.isfinite(Density(target).values(states[:, -1]))
+    sound = np.isfinite(_values(target, states[:, -1], key))
     if not sound.any():
         raise NonFiniteError(
             f"all {len(states)} chains of the ensemble ended where the density is not finite.",
@@ -241,7 +284,8 @@ def _ensemble(target: AbstractTarget, now: Progress, interrupted: bool) -> Ensem
             hint="scaled x and y, a narrower prior; target.check(key=…)",
         )
     undone = int(np.sum(np.asarray(now.state.undone)))
-    return Ensemble(states[sound], now.replaced + int(np.sum(~sound)), undone, interrupted)
+    replaced = now.replaced + int(np.sum(~sound))
+    return Ensemble(states[sound], replaced, undone, interrupted, np.asarray(now.points))
 
 
 def _keep(now: Progress, save: Save | None) -> None:
@@ -267,12 +311,16 @@ def _restored(
     make = stochastic.as_walkers if schedule.batch_size is not None else None
     state = make(ends) if make else microcanonical.as_particles(target, ends, jax.random.key(0))
     numbers = np.zeros(schedule.num_members)
-    like = Progress(0, ends, state, numbers, numbers, [])
+    like = Progress(0, ends, ends, state, numbers, numbers, [])
     count = len(jax.tree.leaves(like))
     kept = [arrays[f"ensemble{count}"]] if f"ensemble{count}" in arrays else []
     values = [arrays[f"ensemble{i}"] for i in range(count)]
     restored = jax.tree.unflatten(jax.tree.structure(like), values)
-    on_device = jax.tree.map(jnp.asarray, (restored.ends, restored.state))
+    on_device = jax.tree.map(jnp.asarray, restored._replace(replaced=0, rate=0, best=0))
     return restored._replace(
-        replaced=int(restored.replaced), ends=on_device[0], state=on_device[1], kept=kept
+        replaced=int(restored.replaced),
+        points=on_device.points,
+        ends=on_device.ends,
+        state=on_device.state,
+        kept=kept,
     )

@@ -36,13 +36,15 @@ def advance(
     rate: Float[Array, " chains"],
     *,
     friction: float,
+    temperature: float,
     batch_size: int,
     num_kept: int,
     thinning: int,
 ) -> tuple[Walkers, Float[Array, "kept chains dim"]]:
     """The walkers `num_kept` times `thinning` steps on, and every `thinning`-th place.
 
-    v ← (1 − friction) v + rate ∇ln p + √(2 friction rate) ξ, x ← x + v. All see the same batches.
+    v ← (1 − friction) v + rate ∇ln p + √(2 friction rate temperature) ξ, x ← x + v. All see the
+    same batches.
     """
     step = rate[:, None]
 
@@ -52,7 +54,7 @@ def advance(
         gradient = jax.vmap(jax.grad(lambda x: target.log_density(x, batch)))(walkers.x)
         noise = jax.random.normal(noise_key, walkers.x.shape, walkers.x.dtype)
         velocity = (1.0 - friction) * walkers.velocity + step * gradient
-        velocity = velocity + jnp.sqrt(2.0 * friction * step) * noise
+        velocity = velocity + jnp.sqrt(2.0 * friction * temperature * step) * noise
         sound = jnp.isfinite(velocity).all(axis=1, keepdims=True)
         # A walker that cannot go on starts again from rest.
         velocity = jnp.where(sound, velocity, 0.0)

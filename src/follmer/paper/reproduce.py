@@ -27,6 +27,7 @@ def reproduce(
     preset: str = "auto",
     methods: Sequence[str] = METHODS,
     seeds: int = 5,
+    iterations: int | None = None,
     out: str | Path = "results",
     tiny: bool = False,
     progress: Progress = lambda line: None,
@@ -39,6 +40,7 @@ def reproduce(
     - `preset`: "auto", the library's default; or "paper", the authors' setting.
     - `methods`: those an experiment lacks are passed by.
     - `seeds`: how often everything is run.
+    - `iterations`: in place of every method's own number of them.
     - `out`: made where it is not there. In a folder of earlier runs, results and figures of the
       same experiments and preset are replaced and all others stay, so that both presets can share
       a page.
@@ -50,9 +52,17 @@ def reproduce(
     """
     names = tuple(dict.fromkeys(names))
     # These refuse before anything is written, and before hours of training.
-    results = run(names, preset=preset, methods=methods, seeds=seeds, tiny=tiny, progress=progress)
+    results = run(
+        names,
+        preset=preset,
+        methods=methods,
+        seeds=seeds,
+        iterations=iterations,
+        tiny=tiny,
+        progress=progress,
+    )
     plots.figure()
-    folder = _Folder(Path(out), _command(names, preset, methods, seeds, tiny))
+    folder = _Folder(Path(out), _command(names, preset, methods, seeds, iterations, tiny))
     try:
         for name, own in itertools.groupby(results, key=lambda result: result[0].experiment):
             _reproduce_one(folder, name, preset, own, progress)
@@ -153,9 +163,16 @@ def _order(content: dict[str, Any]) -> int:
 
 
 def _command(
-    names: Sequence[str], preset: str, methods: Sequence[str], seeds: int, tiny: bool
+    names: Sequence[str],
+    preset: str,
+    methods: Sequence[str],
+    seeds: int,
+    iterations: int | None,
+    tiny: bool,
 ) -> str:
     words = ["follmer", "reproduce", *names, "--preset", preset, "--seeds", str(seeds)]
     if tuple(methods) != METHODS:
         words += ["--methods", ",".join(methods)]
+    if iterations is not None:
+        words += ["--iterations", str(iterations)]
     return shlex.join([*words, "--tiny"] if tiny else words)

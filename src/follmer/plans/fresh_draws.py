@@ -18,6 +18,9 @@ _TOLERANCE = 0.01
 _FLOOR_COST = 0.1
 # Draws by which a flow is compared, and states at which gradients are taken for its floor.
 _DRAWS, _STATES = 1024, 64
+# Fewer states where gradients are expensive: operations of all of them, and how many at least. In
+# so many dimensions one state tells the trace.
+_GRADIENTS_COST, _FEWEST_STATES = 1e12, 8
 
 
 def flow_along(
@@ -43,6 +46,14 @@ def flow_along(
     return None
 
 
+def narrowest_flow(
+    target: AbstractTarget, chains: Float[np.ndarray, "chains draws dim"]
+) -> ChainFlow:
+    """The flow of the last and narrowest form, however it predicts."""
+    states = judged_draws(chains).reshape(-1, chains.shape[-1])
+    return along_chains(target, chains, *_FORMS[-1], _floor(as_target(target), states))
+
+
 def _loo(target: Target, draws: Float[np.ndarray, "draws dim"], rows: np.ndarray) -> float:
     """PSIS-LOO per row; minus infinity where a draw gives a row no density."""
     logs = pointwise_log_likelihood(target, draws, rows, progress=False)
@@ -51,7 +62,8 @@ def _loo(target: Target, draws: Float[np.ndarray, "draws dim"], rows: np.ndarray
 
 def _floor(target: Target, states: Float[np.ndarray, "states dim"]) -> float:
     """An isotropic sd that costs little: E|∇ln p|² is the trace of the curvature."""
-    chosen = np.linspace(0, len(states) - 1, min(_STATES, len(states))).astype(int)
+    count = int(np.clip(_GRADIENTS_COST / target.gradient_cost, _FEWEST_STATES, _STATES))
+    chosen = np.linspace(0, len(states) - 1, min(count, len(states))).astype(int)
     gradients = Density(target)(states[chosen])[1]
     squared = float(np.mean(np.sum(gradients**2, axis=1)))
     return float(np.sqrt(2.0 * _FLOOR_COST / squared)) if squared > 0 else float("nan")

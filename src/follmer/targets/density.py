@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from follmer.targets.abstract import AbstractTarget
 from follmer.tools.programs import compiled
@@ -49,3 +49,11 @@ def values_and_gradients(
 ) -> tuple[Float[Array, " points"], Float[Array, "points dim"]]:
     """The target's log density and its gradient at each point."""
     return jax.vmap(jax.value_and_grad(target.log_density))(jnp.asarray(x))
+
+
+@compiled
+def values_by_batch(
+    target: AbstractTarget, x: Float[Array, "points dim"], batch: PyTree
+) -> Float[Array, " points"]:
+    """The target's log density at each point, as a batch of its data tells it."""
+    return jax.vmap(lambda x: target.log_density(x, batch))(x)

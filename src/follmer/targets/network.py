@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.errors import InputError, options_checked
+from follmer.targets.convolutions import fast_on_cpu
 from follmer.targets.likelihoods import (
     AbstractLikelihood,
     Bernoulli,
@@ -36,7 +37,8 @@ def from_network(
 
     - `net`: an Equinox module, which acts on one row of x; a Flax NNX module, which acts on a
       batch of rows; or a function `(params, x)` of a batch of rows, together with `params`.
-      Dropout and batch statistics of modules are switched to inference.
+      Dropout and batch statistics of modules are switched to inference. Convolutions are computed
+      as matrix products on a CPU (`follmer.targets.convolutions`).
     - `data`: a pair (x, y) of arrays with one row per data point. Neither is standardised.
     - `likelihood`: "normal" (with inferred noise), "student_t", "bernoulli", "categorical",
       "poisson", "negative_binomial", or one of `follmer.likelihoods`: `Normal(sd="per_row")` learns
@@ -58,6 +60,8 @@ def from_network(
     dtype = jnp.result_type(*jax.tree.leaves(network.parameters))
     x, y = (as_rows(name, values, dtype) for name, values in zip("xy", data, strict=True))
     likelihood = likelihood.for_data(y)
+    fast = fast_on_cpu(network.apply, network.parameters, x.shape[1:], x.dtype)
+    network = network._replace(apply=fast)
     predictive, like = _predictive(network, likelihood, x.shape[1:])
     if len(x) == len(y) > 0:  # else Target says what is wrong
         y = likelihood.observed(y, predictive.outputs_shape(like, x))

@@ -29,6 +29,8 @@ LogLikelihood = Callable[[PyTree, PyTree], Float[Array, " batch"]]
 
 # Results on the way to one parameter's likelihood that may be held at once.
 _BYTES_AT_ONCE = 8 * 2**20
+# A mini-batch, whose size was chosen, may have so many times more: parts are computed twice.
+_MORE_IN_BATCHES = 16
 
 
 class Target(AbstractTarget):
@@ -170,7 +172,8 @@ class Target(AbstractTarget):
         batch = self.data if batch is None else batch
         num_rows = jax.tree.leaves(batch)[0].shape[0]
         likelihood = functools.partial(self._log_likelihood, self.space.constrain(x))
-        total = sum_over_rows(likelihood, batch, self.rows_at_once)
+        more = _MORE_IN_BATCHES if num_rows < self.num_data else 1
+        total = sum_over_rows(likelihood, batch, more * self.rows_at_once)
         return (self.num_data / num_rows) * total.astype(self.dtype)
 
     def row_log_likelihoods(

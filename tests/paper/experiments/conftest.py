@@ -8,6 +8,9 @@ from follmer.datasets.files import data_file
 FILES = {
     "a9a": "a9a/a9a",
     "banana": "banana/banana.csv",
+    "cifar10": "cifar10/labels.npz",
+    "mnist": "mnist/train-images-idx3-ubyte",
+    "weight_marginals": "mnist/train-images-idx3-ubyte",
     "ica": "meg/MEG_art_10ch.npz",
     "unmixing": "indian_pines/Indian_pines_corrected.mat",
 }

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PRESETS = ("auto", "paper")
-METHODS = ("n_sfs", "n_sfs_stl", "n_sfs_decoupled", "mc_sfs", "sgld", "sgd", "nuts")
+METHODS = (
+    "n_sfs",
+    "n_sfs_stl",
+    "n_sfs_decoupled",
+    "mc_sfs",
+    "ensemble",
+    "ensemble_cold",
+    "points",
+    "sgld",
+    "sgd",
+    "nuts",
+)
 
 
 class Method(NamedTuple):
@@ -33,6 +44,8 @@ class Method(NamedTuple):
     num_steps: int | None = None
     weighted: bool = False
     num_judged: int = 1024
+    # Seconds that went into the last posterior before `run` was called, for another method.
+    earlier: Callable[[], float] = lambda: 0.0
 
     def given(self, options: Mapping[str, Any]) -> "Method":
         """The same method with some options in place of its own."""

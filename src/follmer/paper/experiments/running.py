@@ -1,5 +1,6 @@
 """Runs experiments: every case by every method and seed, one record each."""
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,14 @@ from follmer.judging.verdict import LIMITS
 from follmer.paper.experiments import (
     a9a,
     banana,
+    cifar10,
     gaussian_mixture,
     ica,
     linear_regression,
+    mnist,
     step_function,
     unmixing,
+    weight_marginals,
 )
 from follmer.paper.experiments.experiment import (
     METHODS,
@@ -29,6 +33,7 @@ from follmer.paper.experiments.experiment import (
     Record,
     Trial,
 )
+from follmer.posterior.posterior import Posterior
 from follmer.tools.checks import known_names, positive_int
 from follmer.tools.progress import Progress
 
@@ -40,6 +45,9 @@ EXPERIMENTS: Mapping[str, Any] = {
     "banana": banana,
     "gaussian_mixture": gaussian_mixture,
     "unmixing": unmixing,
+    "mnist": mnist,
+    "cifar10": cifar10,
+    "weight_marginals": weight_marginals,
 }
 _DIAGNOSED = ("elbo", "log_evidence", "ess_fraction", "khat")
 
@@ -53,21 +61,24 @@ def run(
     preset: str = "auto",
     methods: Sequence[str] = METHODS,
     seeds: int = 5,
+    iterations: int | None = None,
     tiny: bool = False,
     progress: Progress = lambda line: None,
 ) -> Iterator[Result]:
     """One record and trial per case, method and seed; what fails says so in its record.
 
-    Methods that an experiment lacks are passed by. `tiny` goes all the way at toy size: its
-    numbers mean nothing.
+    Methods that an experiment lacks are passed by. `iterations` takes the place of every method's
+    own number of them, as where the authors' is too many for a CPU; records tell it. `tiny` goes
+    all the way at toy size: its numbers mean nothing.
     """
     known_names("experiment", names, EXPERIMENTS)
     known_names("preset", [preset], PRESETS)
     known_names("method", methods, METHODS)
     seeds = positive_int("seeds", seeds)
+    fewer = {} if iterations is None else {"num_iterations": positive_int("iterations", iterations)}
     chosen = {
         name: {
-            method: how
+            method: how.given(fewer)
             for method, how in EXPERIMENTS[name].methods(preset, tiny).items()
             if method in methods
         }
@@ -98,40 +109,56 @@ def _results(
         settings = {**settings, "error": in_a_line(error)}
         return Record(name, preset, method, seed, {}, seconds, settings), None
 
+    def results_of(method: str, usual: Method, cases: list[Case]) -> Iterator[Result]:
+        """Of cases that have one target: its posterior is made once."""
+        made: tuple[Posterior, float] | None = None
+        for case in cases:
+            place = f"{name}, {case.label}" if case.label else name
+            progress(f"{place} ({preset}): {method}, seed {seed}")
+            how = usual.given(case.options.get(method, {}))
+            settings = {"case": case.label, **how.settings}
+            began = time.perf_counter()
+            try:
+                if made is None or method in case.options:
+                    made = _made(how, case, seed)
+                posterior, seconds = made
+                trial, found = _judged(method, how, case, seed, posterior)
+            except Exception as error:
+                yield failed(settings, method, time.perf_counter() - began, error)
+                continue
+            metrics = _finite(trial.metrics)
+            yield Record(name, preset, method, seed, metrics, seconds, settings | found), trial
+
     try:
-        for case in EXPERIMENTS[name].cases(seed, tiny):
+        cases = EXPERIMENTS[name].cases(seed, tiny)
+        for _, own in itertools.groupby(cases, key=lambda case: id(case.target)):
+            alike = list(own)
             for method, usual in methods.items():
-                if method in case.leave_out:
-                    continue
-                place = f"{name}, {case.label}" if case.label else name
-                progress(f"{place} ({preset}): {method}, seed {seed}")
-                how = usual.given(case.options.get(method, {}))
-                settings = {"case": case.label, **how.settings}
-                began = time.perf_counter()
-                try:
-                    trial, seconds, found = _attempt(method, how, case, seed)
-                except Exception as error:
-                    yield failed(settings, method, time.perf_counter() - began, error)
-                    continue
-                metrics = _finite(trial.metrics)
-                yield Record(name, preset, method, seed, metrics, seconds, settings | found), trial
+                yield from results_of(
+                    method, usual, [case for case in alike if method not in case.leave_out]
+                )
     except Exception as error:
         # The case itself, as where its data are missing.
         for method, how in methods.items():
             yield failed({"case": "", **how.settings}, method, 0.0, error)
 
 
-def _attempt(
-    method: str, how: Method, case: Case, seed: int
-) -> tuple[Trial, float, dict[str, Any]]:
-    """The trial, how long the posterior took, and what there is to say of it."""
-    fit_key, check_key, draw_key = jax.random.split(jax.random.key(seed), 3)
+def _made(how: Method, case: Case, seed: int) -> tuple[Posterior, float]:
+    """The posterior, and how long it took."""
     began = time.perf_counter()
-    posterior = how.run(case.target, fit_key)
-    seconds = time.perf_counter() - began
+    posterior = how.run(case.target, _keys(seed)[0])
+    seconds = time.perf_counter() - began + how.earlier()
     if any(note.startswith(INTERRUPTED) for note in posterior.notes):
         # Ctrl-C meant the whole run, and a drift cut short is no result.
         raise KeyboardInterrupt
+    return posterior, seconds
+
+
+def _judged(
+    method: str, how: Method, case: Case, seed: int, posterior: Posterior
+) -> tuple[Trial, dict[str, Any]]:
+    """The trial, and what there is to say of it."""
+    _, check_key, draw_key = _keys(seed)
     num_judged = None if posterior.target.has_locals else how.num_judged
     found = posterior.diagnostics(key=check_key, num_samples=num_judged)
     weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < LIMITS.unsound_khat
@@ -141,7 +168,12 @@ def _attempt(
         "weighted": weighted,
         "notes": list(posterior.notes),
     }
-    return Trial(case, method, draws, {**_diagnosed(found), **case.judge(draws)}), seconds, told
+    return Trial(case, method, draws, {**_diagnosed(found), **case.judge(draws)}), told
+
+
+def _keys(seed: int) -> tuple[Any, ...]:
+    """Those of the fit, of its diagnostics and of the draws that are judged."""
+    return tuple(jax.random.split(jax.random.key(seed), 3))
 
 
 def _diagnosed(found: Any) -> dict[str, float]:

@@ -63,6 +63,23 @@ EXPERIMENTS = {
         "and scenes simulated from the model, whose abundances are known.",
         ("abundance_rmse", "speckle"),
     ),
+    "mnist": Experiment(
+        "Digits: LeNet5 on MNIST",
+        "A network of 44,426 weights reads handwritten digits: 60,000 train, 10,000 test it, as "
+        "they are and rotated.",
+        ("accuracy", "ece", "log_predictive_density"),
+    ),
+    "cifar10": Experiment(
+        "Photographs: LeNet5 on CIFAR10",
+        "A network of 62,006 weights tells photographs of ten classes apart: 50,000 train, 10,000 "
+        "test it.",
+        ("accuracy", "ece", "log_predictive_density"),
+    ),
+    "weight_marginals": Experiment(
+        "How wide are the weights?",
+        "Draws of LeNet5's weights on MNIST: their spread, and the log posterior at them.",
+        ("weight_sd", "log_posterior"),
+    ),
 }
 METRICS = {
     "accuracy": Metric("accuracy", "↑"),
@@ -88,6 +105,10 @@ METRICS = {
     "abundance_error": Metric("RMS from exact", "↓", "distance from the exact posterior mean"),
     "speckle": Metric("speckle", "↓"),
     "held_out_rmse": Metric("held-out RMSE", "↓", "distance of amortised from fitted abundances"),
+    "weight_sd": Metric("sd of a weight", "", "standard deviation of a weight, median"),
+    "weight_sd_inside": Metric("sd inside a chain"),
+    "log_posterior": Metric("log posterior", "", "mean log posterior, without its constant"),
+    "log_posterior_sd": Metric("its sd"),
     "elbo": Metric("ELBO", "↑"),
     "log_evidence": Metric("ln Z"),
     "ess_fraction": Metric("ESS", "↑"),
