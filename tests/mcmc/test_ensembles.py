@@ -43,14 +43,56 @@ def test_chains_are_draws_of_a_posterior_known_in_closed_form(regression, key, b
     assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
 
 
-def test_an_interrupted_run_goes_on_bit_for_bit(regression, key):
+def test_an_interrupted_run_goes_on_bit_for_bit(regression, key, monkeypatch):
+    monkeypatch.setattr(ensembles, "_SECONDS_BETWEEN_FILES", 0.0)
     schedule = Schedule(2, 50, 1000, 10)
-    whole = run_ensemble(regression, schedule, key, progress=False)
     saved = []
-    halfway = Schedule(2, 50, 400, 10)
-    run_ensemble(regression, halfway, key, save=saved.append, progress=False)
-    resumed = run_ensemble(regression, schedule, key, load=lambda: saved[-1], progress=False)
+    whole = run_ensemble(regression, schedule, key, save=saved.append, progress=False)
+    # After the descents, after each of five calls, and at the end.
+    assert len(saved) == 7
+    resumed = run_ensemble(regression, schedule, key, load=lambda: saved[2], progress=False)
     np.testing.assert_array_equal(whole.draws, resumed.draws)
+
+
+def test_steps_shorten_along_the_burn_in(regression):
+    at = [0.0, 0.5, 1.0, 1.7]
+    found = [float(ensembles._dynamics(regression, jnp.zeros((1, 2)), b)[1]) for b in at]
+    np.testing.assert_allclose(found, [5.0, np.sqrt(5.0 * 0.02), 0.02, 0.02], rtol=1e-6)
+
+
+def _wide_kernel(x, z):
+    """The covariance of a network with one hidden layer of very many ReLUs (Cho & Saul 2009)."""
+    inner, scale = np.outer(x, z) + 1.0, np.sqrt(np.outer(x**2 + 1.0, z**2 + 1.0))
+    angle = np.arccos(np.clip(inner / scale, -1.0, 1.0))
+    return 1.0 + (scale * np.sin(angle) + (np.pi - angle) * inner) / (2.0 * np.pi)
+
+
+def test_a_wide_network_is_the_gaussian_process_that_it_tends_to(key):
+    rng, sd, width = np.random.default_rng(0), 0.3, 100
+    x = np.linspace(-1.0, 1.0, 12)
+    y = np.sign(x) + sd * rng.normal(size=12)
+    test = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
+    target = follmer.from_network(
+        lambda w, x: jnp.maximum(x @ w[0] + w[1], 0.0) @ w[2] + w[3],
+        params=[jnp.zeros(shape) for shape in ((1, width), (width,), (width, 1), (1,))],
+        data=(x[:, None], y),
+        likelihood=follmer.likelihoods.Normal(sd),
+        prior=follmer.priors.FanIn("in_out"),
+    )
+    found = run_ensemble(target, Schedule(8, 500, 4000, 20), key, progress=False).draws
+    apply = jax.vmap(lambda w: target.predictive.outputs(target.parameters(w), test[:, None]))
+    by_chain = np.asarray(apply(found.reshape(-1, target.dim)), float).reshape(*found.shape[:2], 5)
+    cross = _wide_kernel(test, x)
+    solved = np.linalg.solve(_wide_kernel(x, x) + sd**2 * np.eye(12), cross.T)
+    mean, variance = y @ solved, np.diag(_wide_kernel(test, test) - cross @ solved)
+    # Means of chains differ by the error of each; a width of 100 is worth a tenth of an sd.
+    error = by_chain.mean(1).std(0, ddof=1) / np.sqrt(8)
+    away = np.abs(by_chain.mean((0, 1)) - mean)
+    np.testing.assert_array_less(away, 4 * error + 0.1 * np.sqrt(variance))
+    # Of y, noise included: where the data settle it (x = 0), steps that are not corrected widen the
+    # output's own sd of .12 a little; beyond the data it is 1.
+    predictive = np.sqrt(by_chain.var((0, 1)) + sd**2)
+    np.testing.assert_allclose(predictive, np.sqrt(variance + sd**2), rtol=0.1)
 
 
 def test_ctrl_c_keeps_what_the_chains_have(regression, key, monkeypatch):

@@ -10,9 +10,10 @@ import follmer
 from follmer import InputError
 from follmer.plans import ensemble as module
 from follmer.plans.ensemble import schedule_for
-from follmer.plans.fresh_draws import flow_along
+from follmer.plans.fresh_draws import sampler_of
 from follmer.plans.rungs import ladder
 from follmer.plans.survey import Survey
+from follmer.posterior.along_chains import ChainFlow
 from follmer.tools.modules import replaced
 
 X, Y = np.zeros((40, 2)), np.arange(40.0) % 3
@@ -125,7 +126,8 @@ def test_many_bytes_are_told_beforehand(capsys):
 
 
 def test_no_flow_is_laid_along_chains_that_are_too_short():
-    assert flow_along(network(), np.zeros((4, 5, 17)), jax.random.key(0)) is None
+    found = sampler_of(network(), np.zeros((4, 5, 18)), "ensemble", jax.random.key(0))
+    assert not isinstance(found, ChainFlow)
 
 
 def test_a_flow_is_laid_along_chains_only_where_it_predicts_as_well():
@@ -138,8 +140,8 @@ def test_a_flow_is_laid_along_chains_only_where_it_predicts_as_well():
     )
     rng = np.random.default_rng(1)
     smooth = 0.7 + 0.01 * rng.normal(size=(4, 50, 1))
-    flow = flow_along(target, smooth, jax.random.key(0))
-    assert flow is not None
+    flow = sampler_of(target, smooth, "ensemble", jax.random.key(0))
+    assert isinstance(flow, ChainFlow)
     np.testing.assert_allclose(flow.draws, smooth, rtol=1e-5)
     # Chains that jump between two signs of a symmetric model: between them there is nothing.
     even = follmer.from_network(
@@ -149,4 +151,23 @@ def test_a_flow_is_laid_along_chains_only_where_it_predicts_as_well():
         likelihood=follmer.likelihoods.Normal(0.1),
     )
     jumping = smooth * np.where(np.arange(50) % 2, 1.0, -1.0)[:, None]
-    assert flow_along(even, jumping, jax.random.key(0)) is None
+    assert not isinstance(sampler_of(even, jumping, "ensemble", jax.random.key(0)), ChainFlow)
+
+
+def test_a_chain_that_predicts_worse_has_a_smaller_share():
+    x = np.random.default_rng(0).normal(size=(50, 1))
+    target = follmer.from_network(
+        lambda w, x: x @ w,
+        params=jnp.zeros((1, 1)),
+        data=(x, 0.7 * x[:, 0]),
+        likelihood=follmer.likelihoods.Normal(0.1),
+    )
+    places = np.array([0.7, 0.7, 0.7, 1.2])[:, None, None]
+    chains = places + 0.01 * np.random.default_rng(1).normal(size=(4, 50, 1))
+    found = sampler_of(target, chains, "ensemble", jax.random.key(0))
+    np.testing.assert_allclose(found.shares.sum(), 1.0, rtol=1e-5)
+    assert found.shares[3] < 0.1 < 0.25 < found.shares[:3].min()
+    drawn, _ = found.sample(2000, jax.random.key(1), None, progress=False)
+    # Nearly all draws stand at .7 or at 1.2, with a binomial number of the latter.
+    share, wide = np.mean(np.asarray(drawn) > 0.95), found.shares[3]
+    assert abs(share - wide) < 4 * np.sqrt(wide * (1 - wide) / 2000)

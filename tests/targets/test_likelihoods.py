@@ -159,15 +159,36 @@ def test_noise_of_each_row_takes_several_columns(x64):
     assert noise.observed(y, (1, 4)).shape == (1, 2)
 
 
+def test_t_noise_of_each_row_has_a_scale_of_its_own(x64):
+    outputs, y = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([0.0, 4.0])
+    noise = StudentT(5.0, "per_row", scale_floor=0.1)
+    reference = stats.t(5.0, outputs[:, 0], 0.1 + np.log1p(np.exp(outputs[:, 1])))
+    np.testing.assert_allclose(noise.log_prob(jnp.asarray(outputs), y), reference.logpdf(y))
+    np.testing.assert_allclose(noise.mean(outputs), outputs[:, 0])
+    np.testing.assert_allclose(noise.variance(jnp.asarray(outputs)), reference.var())
+    np.testing.assert_allclose(noise.cdf(outputs, y), reference.cdf(y))
+    assert noise.unknown is None
+
+
+@pytest.mark.parametrize("noise", [Normal(sd="per_row"), StudentT(scale="per_row")])
 @pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 3)])
-def test_noise_of_each_row_asks_for_two_outputs(shape):
+def test_noise_of_each_row_asks_for_two_outputs(noise, shape):
     with pytest.raises(InputError, match="means and then as many widths"):
-        Normal(sd="per_row").observed(np.zeros(3), shape)
+        noise.observed(np.zeros(3), shape)
+
+
+@pytest.mark.parametrize("make", [lambda: Normal(sd="row"), lambda: StudentT(scale="row")])
+def test_a_width_that_is_a_word_is_per_row(make):
+    with pytest.raises(InputError, match="'per_row' or None, not 'row'"):
+        make()
 
 
 def test_the_floor_of_the_noise_is_what_rounding_does_to_grades():
     grades = np.repeat([3.0, 4.0, 5.0, 6.0], 25)
     assert float(Normal(sd="per_row").for_data(grades).sd_floor) == pytest.approx(12**-0.5)
+    noise = StudentT(5.0, "per_row").for_data(grades)
+    assert float(noise.scale_floor) == pytest.approx(12**-0.5)
+    assert noise.df == 5.0
 
 
 def test_the_floor_of_the_noise_is_small_beside_continuous_data():

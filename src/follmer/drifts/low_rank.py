@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 class LowRankMixture(eqx.Module):
-    """Σ_c N(m_c, w² S_c + f² I) / C, with m_c and S_c the moments of a few points each.
+    """Σ_c π_c N(m_c, w² S_c + f² I), with m_c and S_c the moments of a few points each.
 
     S_c has one rank less than there are points, so a draw takes O(points · dim) and the density
     O(components · points · dim). The floor f makes it a density on the whole space.
@@ -19,6 +19,7 @@ class LowRankMixture(eqx.Module):
     points: Float[Array, "components points dim"]
     width: Float[Array, ""]  # w
     floor: Float[Array, ""]  # f
+    log_shares: Float[Array, " components"]  # ln π
 
     @property
     def means(self) -> Float[Array, "components dim"]:
@@ -27,8 +28,8 @@ class LowRankMixture(eqx.Module):
     def draw(self, key: PRNGKeyArray) -> Float[Array, " dim"]:
         """One draw: a component first, then its Gaussian, by one exact step of its h-transform."""
         choice_key, inner_key, floor_key = jax.random.split(key, 3)
-        count, size, dim = self.points.shape
-        chosen = self.points[jax.random.randint(choice_key, (), 0, count)]
+        _, size, dim = self.points.shape
+        chosen = self.points[jax.random.categorical(choice_key, self.log_shares)]
         mean = jnp.mean(chosen, axis=0)
         dtype = self.points.dtype
         inner = jax.random.normal(inner_key, (size,), dtype) / math.sqrt(max(size - 1, 1))
@@ -38,7 +39,7 @@ class LowRankMixture(eqx.Module):
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """The mixture's log density."""
         logs, _ = self._components(jnp.ones((), x.dtype), x)
-        return logsumexp(logs) - math.log(len(self.points))
+        return logsumexp(logs + self.log_shares)
 
     def __call__(self, t: Float[Array, ""], x: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """The Föllmer drift Σ_c r_c(t, x) u_c(t, x), for t in [0, 1).
@@ -47,7 +48,7 @@ class LowRankMixture(eqx.Module):
         E[X_1 | X_t = x] = m + Σ (tΣ + (1 − t) I)⁻¹ (x − t m).
         """
         logs, ends = self._components(t, x)
-        shares = jax.nn.softmax(logs)
+        shares = jax.nn.softmax(logs + self.log_shares)
         return (shares @ ends - x) / (1.0 - t)
 
     def _components(

@@ -77,5 +77,7 @@ def predictions_audited(posterior: Posterior, key: PRNGKeyArray) -> Posterior:
     if getattr(target, "predictive", None) is None or "x" not in (target.data or {}):
         return posterior
     chains: Any = posterior.sampler
-    found = audit_predictions(as_target(target), chains.draws, named_key(key, "predictions"))
+    found = audit_predictions(
+        as_target(target), chains.draws, named_key(key, "predictions"), chains.shares
+    )
     return posterior.with_audit(found)

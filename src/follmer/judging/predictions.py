@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.judging.pointwise import pointwise_log_likelihood, pointwise_moments
 from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, nested_rhat
+from follmer.judging.stacking import loo_by_chain, mixed
 from follmer.targets import Target
 from follmer.tools.keys import generator
 
@@ -83,8 +84,9 @@ def audit_predictions(
     target: Target,
     draws: Float[Array | np.ndarray, "chains draws dim"],
     key: PRNGKeyArray,
+    shares: Float[np.ndarray, " chains"] | None = None,
 ) -> PredictiveAudit:
-    """How chains predict at a sample of the training rows."""
+    """How chains predict at a sample of the training rows, each with its share."""
     draws = judged_draws(np.asarray(draws))
     chains, length, dim = draws.shape
     rows = rows_judged(target, key)
@@ -94,8 +96,8 @@ def audit_predictions(
     by_chain = means.reshape(chains, length, -1)
     logs_by_chain = logs.reshape(chains, length, -1)
     rhat, rhat_likelihood, settled, width = _agreement(by_chain, noise, logs_by_chain.sum(axis=2))
-    loo = psis_loo(logs)
-    members = [psis_loo(one).mean for one in logs_by_chain]
+    members = loo_by_chain(logs_by_chain)
+    elpd = mixed(members, shares)
     halves = [psis_loo(half.reshape(-1, len(rows))) for half in _halves(logs_by_chain)]
     change = halves[1].elpd - halves[0].elpd
     return PredictiveAudit(
@@ -108,10 +110,10 @@ def audit_predictions(
         own_width=width,
         drift=float(np.mean(change)),
         drift_se=float(np.std(change) / np.sqrt(len(change))),
-        loo=loo.mean,
-        loo_se=loo.se,
-        unsound=float(np.mean(loo.khat > _UNSOUND)),
-        best_member=float(np.max(members)),
+        loo=float(np.mean(elpd)),
+        loo_se=float(np.std(elpd) / np.sqrt(len(elpd))),
+        unsound=float(np.mean(psis_loo(logs).khat > _UNSOUND)),
+        best_member=float(np.max(members.mean(axis=1))),
     )
 
 

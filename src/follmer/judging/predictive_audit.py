@@ -18,12 +18,12 @@ class PredictiveAudit(NamedTuple):
     rhat_log_likelihood: float  # nested R-hat of the total log likelihood
     rhat_halves: float  # R-hat of predicted means between the halves of a chain, median of rows
     own_width: float  # share of the variance of the predicted means that is inside chains, median
-    drift: float  # change of PSIS-LOO from the first half of the chains to the second
+    drift: float  # change of pooled draws' PSIS-LOO from the first half of the chains to the second
     drift_se: float
-    loo: float  # PSIS-LOO of the draws
+    loo: float  # of rows left out, by the chains with their shares
     loo_se: float
     unsound: float  # share of rows with k̂ > .7
-    best_member: float  # PSIS-LOO of the best chain alone
+    best_member: float  # the same by the best chain alone
 
 
 class Limits(NamedTuple):

@@ -8,10 +8,10 @@ from jaxtyping import PRNGKeyArray
 
 from follmer.errors import InputError
 from follmer.mcmc.ensembles import BURN_IN, Schedule, run_ensemble
-from follmer.plans.fresh_draws import flow_along
+from follmer.plans.fresh_draws import sampler_of
 from follmer.plans.plan import Plan
 from follmer.plans.survey import Survey
-from follmer.posterior.samplers import StoredDraws
+from follmer.posterior.along_chains import ChainFlow
 from follmer.targets import AbstractTarget
 from follmer.tools.keys import named_key
 
@@ -64,10 +64,9 @@ def ensemble(
     )
     rows = 1.0 if schedule.batch_size is None else schedule.batch_size / (target.num_data or 1)
     survey.density.gradient_evaluations += int(schedule.gradients * rows)
-    flow = flow_along(target, found.draws, named_key(key, "flow"))
-    sampler = StoredDraws(found.draws, METHOD, exact=False) if flow is None else flow
+    sampler = sampler_of(target, found.draws, METHOD, named_key(key, "flow"))
     words = _words(schedule, found.draws)
-    if flow is not None:
+    if isinstance(sampler, ChainFlow):
         words += "; fresh draws by a flow along the chains"
     if found.replaced:
         notes.append(f"{found.replaced} members' starts were not finite and were replaced")

@@ -1,11 +1,16 @@
-"""From stored chains back to a flow: how wide its Gaussians may be, by leaving rows out."""
+"""From stored chains to a sampler: the chains' shares, and how wide a flow's Gaussians may be.
+
+Both are told by leaving training rows out.
+"""
 
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from follmer.judging.pointwise import pointwise_log_likelihood
 from follmer.judging.predictions import judged_draws, psis_loo, rows_judged
+from follmer.judging.stacking import loo_by_chain, stacked
 from follmer.posterior.along_chains import ChainFlow, along_chains
+from follmer.posterior.samplers import StoredDraws
 from follmer.targets import AbstractTarget, Density, Target, as_target
 from follmer.tools.keys import named_key
 
@@ -23,27 +28,36 @@ _DRAWS, _STATES = 1024, 64
 _GRADIENTS_COST, _FEWEST_STATES = 1e12, 8
 
 
-def flow_along(
-    target: AbstractTarget, chains: Float[np.ndarray, "chains draws dim"], key: PRNGKeyArray
-) -> ChainFlow | None:
-    """The widest flow along the chains that predicts as well as they do; None where none does."""
+def sampler_of(
+    target: AbstractTarget,
+    chains: Float[np.ndarray, "chains draws dim"],
+    method: str,
+    key: PRNGKeyArray,
+) -> ChainFlow | StoredDraws:
+    """The widest flow along the chains that predicts as well as they do, else their states.
+
+    Chains have the shares under which rows that are left out are the most likely.
+    """
+    stored = StoredDraws(chains, method, exact=False)
     if target.num_data is None or getattr(target, "predictive", None) is None:
-        return None
-    if chains.shape[1] < max(size for size, _ in _FORMS):
-        return None
+        return stored
     model = as_target(target)
     rows = rows_judged(model, named_key(key, "rows"))
-    states = judged_draws(chains).reshape(-1, chains.shape[-1])
-    own = _loo(model, states, rows)
-    floor = _floor(model, states)
-    if not np.isfinite([own, floor]).all():
-        return None
-    for size, width in _FORMS:
-        flow = along_chains(target, chains, size, width, floor)
-        draws, _ = flow.sample(_DRAWS, named_key(key, f"draws {size}"), None, progress=False)
-        if _loo(model, np.asarray(draws), rows) >= own - _TOLERANCE:
-            return flow
-    return None
+    states = judged_draws(chains)
+    flat = states.reshape(-1, chains.shape[-1])
+    logs = pointwise_log_likelihood(model, flat, rows, progress=False)
+    if not np.isfinite(logs).all():
+        return stored
+    shares = stacked(loo_by_chain(logs.reshape(*states.shape[:2], len(rows))))
+    floor = _floor(model, flat)
+    if np.isfinite(floor) and chains.shape[1] >= max(size for size, _ in _FORMS):
+        least = psis_loo(logs).mean - _TOLERANCE
+        for size, width in _FORMS:
+            equal = along_chains(target, chains, size, width, floor)
+            draws, _ = equal.sample(_DRAWS, named_key(key, f"draws {size}"), None, progress=False)
+            if _loo(model, np.asarray(draws), rows) >= least:
+                return along_chains(target, chains, size, width, floor, shares)
+    return StoredDraws(chains, method, exact=False, shares=shares)
 
 
 def narrowest_flow(

@@ -15,6 +15,9 @@ from follmer.targets import AbstractTarget
 from follmer.tools.keys import KeyRows, as_keys
 from follmer.tools.programs import compiled
 
+# What a file keeps of the mixture.
+_PARTS = ("points", "width", "floor", "log_shares")
+
 
 class ChainFlow(AbstractSampler):
     """Draws of a `LowRankMixture` of chains' states: fresh ones, which never repeat.
@@ -36,6 +39,12 @@ class ChainFlow(AbstractSampler):
         """The chains' states that the mixture is laid along."""
         points = np.asarray(self.mixture.points)
         return points.reshape(self.num_chains, -1, points.shape[-1])
+
+    @property
+    def shares(self) -> Float[np.ndarray, " chains"]:
+        """The chains' parts in the mixture."""
+        parts = np.exp(np.asarray(self.mixture.log_shares, float))
+        return parts.reshape(self.num_chains, -1).sum(axis=1)
 
     def sample(
         self, count: int, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
@@ -61,15 +70,14 @@ class ChainFlow(AbstractSampler):
         self, count: int | None, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
     ) -> tuple[Float[Array, "chains draws dim"], Float[Array, "chains draws"]]:
         """The chains' own states, or evenly spaced ones."""
-        stored = StoredDraws(self.draws, self.kind, exact=False)
+        stored = StoredDraws(self.draws, self.kind, exact=False, shares=self.shares)
         return stored.by_chain(count, key, num_steps, progress=progress)
 
     def describe(self) -> dict[str, Any]:
         return {"num_chains": self.num_chains}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        parts = ("points", "width", "floor")
-        return {f"mixture_{name}": np.asarray(getattr(self.mixture, name)) for name in parts}
+        return {f"mixture_{name}": np.asarray(getattr(self.mixture, name)) for name in _PARTS}
 
     def _refuse_steps(self, num_steps: int | None) -> None:
         if num_steps is not None:
@@ -85,16 +93,19 @@ def along_chains(
     size: int,
     width: float,
     floor: float,
+    shares: Float[np.ndarray, " chains"] | None = None,
 ) -> ChainFlow:
     """The flow of one Gaussian for each `size` consecutive states of every chain.
 
-    First states that are left over are left out.
+    First states that are left over are left out. Chains have the given shares, or equal ones.
     """
     num_chains, length, dim = chains.shape
     kept = chains[:, length % size :] if length >= size else chains
     points = kept.reshape(-1, min(size, length), dim)
-    numbers = (jnp.asarray(number, target.dtype) for number in (width, floor))
-    mixture = LowRankMixture(jnp.asarray(points, target.dtype), *numbers)
+    shares = np.full(num_chains, 1.0 / num_chains) if shares is None else shares
+    log_shares = np.repeat(np.log(shares * num_chains / len(points)), len(points) // num_chains)
+    parts = (points, width, floor, log_shares)
+    mixture = LowRankMixture(*(jnp.asarray(part, target.dtype) for part in parts))
     return ChainFlow(target, mixture, num_chains)
 
 
@@ -102,10 +113,7 @@ def rebuild_along_chains(
     target: AbstractTarget, settings: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> ChainFlow:
     """The sampler that a file holds."""
-    parts = (
-        jnp.asarray(arrays[f"mixture_{name}"], target.dtype)
-        for name in ("points", "width", "floor")
-    )
+    parts = (jnp.asarray(arrays[f"mixture_{name}"], target.dtype) for name in _PARTS)
     return ChainFlow(target, LowRankMixture(*parts), settings["num_chains"])
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Weights that can be relied on.
 _SOUND_KHAT = 0.7
+# Differences of log weights that single precision makes.
+_ROUNDING = 1e-4
 # Draws made for each that is chosen by weight.
 PROPOSALS = 4
 
@@ -98,7 +100,9 @@ def datatree(
     shape = draws.log_weights.shape
     by_draw: dict[str, dict[str, Any]] = {"posterior": dict(named_leaves(position))}
     by_row: dict[str, dict[str, np.ndarray]] = {}
-    stats = {"log_weight": draws.log_weights.ravel()} if weighs else {}
+    # Chains of a network may have shares: weights too.
+    uneven = np.ptp(draws.log_weights) > _ROUNDING
+    stats = {"log_weight": draws.log_weights.ravel()} if weighs or uneven else {}
     if target.has_locals:
         _refuse_observations(wanted)
         known = wanted

@@ -180,7 +180,8 @@ def _rebuild_chains(
 ) -> StoredDraws:
     draws = arrays["draws"]
     like = np.zeros((*draws.shape[:2], target.dim), target.dtype)
-    return StoredDraws(np.asarray(from_arrays(like, {"draws0": draws}, "draws")), **settings)
+    found = np.asarray(from_arrays(like, {"draws0": draws}, "draws"))
+    return StoredDraws(found, **settings, shares=arrays.get("shares"))
 
 
 _REBUILD: dict[str, Callable[[Any, dict[str, Any], dict[str, np.ndarray]], AbstractSampler]] = {

@@ -312,7 +312,7 @@ class Posterior:
         **Arguments:**
 
         - `num_samples`: 1000 draws by default. Of Markov chains, all that are stored, or evenly
-          spaced ones, by chain and without weights.
+          spaced ones, by chain and without weights; with a `log_weight` where chains have shares.
         - `resampled`: choose the draws by weight from 4 times as many, as `resample` does, so that
           what knows nothing of weights (`arviz_stats.summary`, `loo`, …) is right; their
           `log_weight` is then 0. False keeps the draws of `sample` with the `log_weight` that they

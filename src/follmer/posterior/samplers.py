@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from follmer.drifts import GaussianMixture, ProductMixture
 from follmer.errors import InputError
-from follmer.mcmc.resampling import evenly
+from follmer.mcmc.resampling import evenly, systematic
 from follmer.paths import Move
 from follmer.process import Process
 from follmer.targets import AbstractTarget
@@ -199,13 +199,14 @@ class StoredDraws(AbstractSampler):
     """Draws of Markov chains, or one point: a sample uses each as often as any other can be.
 
     `method` made them; `exact` says whether its kernel leaves the target as it is, so that chains
-    which agree can be believed.
+    which agree can be believed. Where chains have `shares`, their draws are used in proportion.
     """
 
     draws: Float[np.ndarray, "chains draws dim"]
     method: str
     exact: bool
     divergences: int = 0
+    shares: Float[np.ndarray, " chains"] | None = None  # of sum 1; equal ones for None
     kind: ClassVar[str] = "chains"
     weighs: ClassVar[bool] = False
 
@@ -216,8 +217,11 @@ class StoredDraws(AbstractSampler):
         rng = generator(key, "rows")
         pooled = self.draws.reshape(-1, self.draws.shape[-1])
         # Shuffled, so that any part of a sample is as good as another.
-        rows = rng.permutation(evenly(rng, len(pooled), count))
-        x = jnp.asarray(pooled[rows])
+        if self.shares is None:
+            chosen = evenly(rng, len(pooled), count)
+        else:
+            chosen = systematic(rng, np.repeat(self.shares, self.draws.shape[1]), count)
+        x = jnp.asarray(pooled[rng.permutation(chosen)])
         return x, jnp.zeros(count, x.dtype)
 
     def by_chain(
@@ -228,13 +232,17 @@ class StoredDraws(AbstractSampler):
         num_chains, length, _ = x.shape
         if count is not None and count < num_chains * length:
             x = x[:, evenly(generator(key, "rows"), length, -(-count // num_chains))]
-        return jnp.asarray(x), jnp.zeros(x.shape[:2], x.dtype)
+        logs = np.zeros(x.shape[:2], x.dtype)
+        if self.shares is not None:
+            logs += np.log(num_chains * self.shares)[:, None].astype(x.dtype)
+        return jnp.asarray(x), jnp.asarray(logs)
 
     def describe(self) -> dict[str, Any]:
         return {"method": self.method, "exact": self.exact, "divergences": self.divergences}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {"draws": self.draws}
+        shares = {} if self.shares is None else {"shares": self.shares}
+        return {"draws": self.draws, **shares}
 
     def _refuse_steps(self, num_steps: int | None) -> None:
         if num_steps is not None:

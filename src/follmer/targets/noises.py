@@ -1,8 +1,7 @@
-"""Noise around a network's outputs: normal, of one size or of each row's own, and Student's t."""
+"""Noise around a network's outputs: normal or Student's t, of one width or of each row's own."""
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc
@@ -11,13 +10,10 @@ from jax.scipy.stats import t as student_t
 from jaxtyping import Array, Float
 
 from follmer.errors import InputError
+from follmer.targets import widths
 from follmer.targets.likelihood import AbstractLikelihood, half_normal, like_outputs, per_row
-from follmer.tools.checks import positive_float, positive_floats
-
-PER_ROW = "per_row"
-# The least noise of a row where y is continuous, over the sd of y: without one, the density of a
-# row that a network passes through has no bound.
-_FLOOR = 1e-3
+from follmer.targets.widths import PER_ROW
+from follmer.tools.checks import positive_float
 
 
 class Normal(AbstractLikelihood):
@@ -39,16 +35,8 @@ class Normal(AbstractLikelihood):
 
     def __check_init__(self) -> None:
         positive_float("sd_scale", self.sd_scale)
-        if isinstance(self.sd, str):
-            if self.sd != PER_ROW:
-                raise InputError(
-                    f"sd must be a number above 0, 'per_row' or None, not {self.sd!r}."
-                )
-        # An inferred sd is traced, and positive by its constraint.
-        elif not isinstance(self.sd, jax.core.Tracer):
-            positive_floats("sd", self.sd)
-        if self.sd_floor is not None and not isinstance(self.sd_floor, jax.core.Tracer):
-            positive_floats("sd_floor", self.sd_floor)
+        widths.check_width("sd", self.sd)
+        widths.check_floor("sd_floor", self.sd_floor)
 
     def log_prob(self, outputs: Array, y: Array) -> Float[Array, " rows"]:
         return per_row(norm.logpdf(y, *self._mean_and_sd(outputs)))
@@ -64,16 +52,9 @@ class Normal(AbstractLikelihood):
         return norm.cdf(y, *self._mean_and_sd(outputs))
 
     def observed(self, y: np.ndarray, outputs_shape: tuple[int, ...]) -> np.ndarray:
-        if not self._is_per_row:
-            return like_outputs(y, outputs_shape)
-        if len(outputs_shape) < 2 or outputs_shape[-1] % 2:
-            raise InputError(
-                f"the network's outputs have shape {outputs_shape}; with sd='per_row' their last "
-                "axis holds means and then as many widths.",
-                hint="a network of two outputs for each column of y",
-            )
-        half = outputs_shape[-1] // 2
-        return like_outputs(y, outputs_shape[:-1] + ((half,) if half > 1 else ()))
+        if self._is_per_row:
+            return widths.observed(y, outputs_shape, "sd")
+        return like_outputs(y, outputs_shape)
 
     @property
     def unknown(self) -> str | None:
@@ -90,8 +71,7 @@ class Normal(AbstractLikelihood):
         """With a floor taken from the data, where rows have their own noise and none was given."""
         if not self._is_per_row or self.sd_floor is not None:
             return self
-        # An array, so that other data of the same shape compile nothing.
-        return Normal(PER_ROW, self.sd_scale, jnp.asarray(_noise_floor(y), jnp.result_type(float)))
+        return Normal(PER_ROW, self.sd_scale, widths.floor_of(y))
 
     @property
     def _is_per_row(self) -> bool:
@@ -103,31 +83,27 @@ class Normal(AbstractLikelihood):
                 "the noise of this likelihood is to be inferred, so it has no value by itself.",
                 hint="Normal(sd=…), or Predictive(likelihood=lambda theta: Normal(theta['sd']))",
             )
-        if not self._is_per_row:
-            return outputs, self.sd
-        half = outputs.shape[-1] // 2
-        mean, width = outputs[..., :half], outputs[..., half:]
-        if half == 1:
-            mean, width = mean[..., 0], width[..., 0]
-        floor = jnp.asarray(_FLOOR if self.sd_floor is None else self.sd_floor, outputs.dtype)
-        return mean, floor + jax.nn.softplus(width)
+        return widths.located(outputs, self.sd_floor) if self._is_per_row else (outputs, self.sd)
 
 
 class StudentT(AbstractLikelihood):
     """y = output + scale · t, with Student's t of `df` degrees of freedom: noise with outliers.
 
     `scale` is a number, or None to infer it: it becomes a parameter `noise_scale` with a
-    half-normal prior of scale `prior_scale`. `df` is above 2, so that y has a variance.
+    half-normal prior of scale `prior_scale`. With "per_row" every row has its own: the network has
+    a second output for each column of y, as for `Normal(sd="per_row")`, and `scale_floor` is like
+    `sd_floor` there. `df` is above 2, so that y has a variance.
     """
 
     df: float = 4.0
-    scale: float | Array | None = None
+    scale: float | Array | str | None = None
     prior_scale: float = 1.0
+    scale_floor: float | Array | None = None
 
     def __check_init__(self) -> None:
         positive_float("prior_scale", self.prior_scale)
-        if not isinstance(self.scale, jax.core.Tracer):
-            positive_floats("scale", self.scale)
+        widths.check_width("scale", self.scale)
+        widths.check_floor("scale_floor", self.scale_floor)
         if positive_float("df", self.df) <= 2:
             raise InputError(
                 f"df={self.df}: with 2 degrees of freedom or fewer y has no variance.",
@@ -135,21 +111,25 @@ class StudentT(AbstractLikelihood):
             )
 
     def log_prob(self, outputs: Array, y: Array) -> Float[Array, " rows"]:
-        return per_row(student_t.logpdf(y, self.df, outputs, self._known_scale))
+        return per_row(student_t.logpdf(y, self.df, *self._mean_and_scale(outputs)))
 
     def mean(self, outputs: Array) -> Array:
-        return outputs
+        return self._mean_and_scale(outputs)[0]
 
     def variance(self, outputs: Array) -> Array:
-        variance = jnp.square(self._known_scale) * (self.df / (self.df - 2.0))
-        return jnp.broadcast_to(variance, outputs.shape).astype(outputs.dtype)
+        mean, scale = self._mean_and_scale(outputs)
+        variance = jnp.square(scale) * (self.df / (self.df - 2.0))
+        return jnp.broadcast_to(variance, mean.shape).astype(mean.dtype)
 
     def cdf(self, outputs: Array, y: Array) -> Array:
-        z = (y - outputs) / self._known_scale
+        mean, scale = self._mean_and_scale(outputs)
+        z = (y - mean) / scale
         beyond = 0.5 * betainc(0.5 * self.df, 0.5, self.df / (self.df + z**2))
         return jnp.where(z < 0, beyond, 1.0 - beyond)
 
     def observed(self, y: np.ndarray, outputs_shape: tuple[int, ...]) -> np.ndarray:
+        if self._is_per_row:
+            return widths.observed(y, outputs_shape, "scale")
         return like_outputs(y, outputs_shape)
 
     @property
@@ -162,21 +142,22 @@ class StudentT(AbstractLikelihood):
     def given(self, value: Float[Array, ""]) -> "StudentT":
         return StudentT(self.df, value)
 
+    def for_data(self, y: np.ndarray) -> "StudentT":
+        """With a floor taken from the data, where rows have their own scale and none was given."""
+        if not self._is_per_row or self.scale_floor is not None:
+            return self
+        return StudentT(self.df, PER_ROW, self.prior_scale, widths.floor_of(y))
+
     @property
-    def _known_scale(self) -> Any:
+    def _is_per_row(self) -> bool:
+        return isinstance(self.scale, str)
+
+    def _mean_and_scale(self, outputs: Array) -> tuple[Array, Any]:
         if self.scale is None:
             raise InputError(
                 "the scale of this likelihood is to be inferred, so it has no value by itself.",
                 hint="StudentT(df, scale)",
             )
-        return self.scale
-
-
-def _noise_floor(y: np.ndarray) -> float:
-    """The sd of rounding where values of y repeat; a small share of the sd of y elsewhere."""
-    values = np.unique(np.asarray(y, float))
-    spread = float(np.std(y)) or 1.0
-    # Twice each on average: y is recorded on a grid. Its step is the usual gap.
-    if 1 < len(values) <= y.size / 2:
-        return max(float(np.median(np.diff(values))) / np.sqrt(12.0), _FLOOR * spread)
-    return _FLOOR * spread
+        if self._is_per_row:
+            return widths.located(outputs, self.scale_floor)
+        return outputs, self.scale
