@@ -23,8 +23,9 @@ from follmer.judging.examination import predictions_audited
 from follmer.mcmc.ensembles import Ensemble, Schedule, point_estimates, run_ensemble
 from follmer.nsfs import NSFS
 from follmer.paper.experiments.experiment import Method, baseline
-from follmer.plans.ensemble import schedule_for
-from follmer.plans.fresh_draws import flow_along, narrowest_flow
+from follmer.plans.ensemble import METHOD, schedule_for
+from follmer.plans.fresh_draws import narrowest_flow, sampler_of
+from follmer.posterior.along_chains import ChainFlow
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import AbstractSampler, StoredDraws
 from follmer.process import Process
@@ -185,9 +186,9 @@ def _ensemble(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Posterio
 def _n_sfs(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Posterior:
     draws = _chains(target, key, schedule).draws
     flow_key = named_key(key, "flow")
-    flow = MEMORY.part("flow", lambda: flow_along(target, draws, flow_key))
+    flow = MEMORY.part("flow", lambda: sampler_of(target, draws, METHOD, flow_key))
     words = ["fresh draws of a flow along the chains"]
-    if flow is None:
+    if not isinstance(flow, ChainFlow):
         flow = narrowest_flow(target, draws)
         words.append(
             "no flow along the chains predicts the training rows as well as they do (PSIS-LOO): "
