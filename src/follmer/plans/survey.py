@@ -13,7 +13,7 @@ from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG
 from follmer.mcmc.mixtures import Mixture, safe_cholesky
 from follmer.mcmc.modes import Modes, find_modes
 from follmer.mcmc.population import Population, fitted_proposal, fitted_site, populate
-from follmer.mcmc.tails import flat_coordinate
+from follmer.mcmc.tails import flat_direction
 from follmer.mcmc.tempering import Tempered, temper
 from follmer.plans.policy import POLICY, Policy
 from follmer.targets import AbstractTarget, Affine, Density
@@ -120,14 +120,15 @@ class Survey:
 
     @functools.cached_property
     def flat(self) -> str:
-        """A coordinate along which the density does not fall off; none if empty."""
+        """Coordinates along which, together, the density does not fall off; none if empty."""
         if "modes" not in vars(self) or len(self.modes.x) == 0:
             return ""
         if self.target.dim > self.policy.max_explored:
             return ""
         factor = safe_cholesky(self.gaussian.covariances[0])
-        found = flat_coordinate(self.density, self.modes.x[0], factor)
-        return "" if found is None else self.target.space.coordinate_name(found)
+        found = flat_direction(self.density, self.modes.x[0], factor)
+        names = [self.target.space.coordinate_name(one) for one in found]
+        return names[0] if len(names) == 1 else " and ".join(names[:3])
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -1,9 +1,9 @@
 """A run's folder with made-up results."""
 
 import pytest
-from made_up import SVG, png, record, write
 
 from follmer.tools.tables import machine
+from made_up import SVG, png, record, write
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 import math
 
 import pytest
-from made_up import record
 
 from follmer.paper import report
 from follmer.paper.report import names
 from follmer.paper.report.published import published
 from follmer.plots import METHODS
+from made_up import record
 
 
 def tables(records):

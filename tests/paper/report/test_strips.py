@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from made_up import record
 
 from follmer.paper.report.rows import grouped
 from follmer.paper.report.strips import strip
+from made_up import record
 
 
 def drawn(records, metric):
