@@ -237,6 +237,7 @@ def test_files_that_cannot_be_are_told(fitted, linear, tmp_path):
         ({"hidden_layer_sizes": ()}, "model='linear'"),
         ({"hidden_layer_sizes": (4, 0)}, "hidden_layer_sizes"),
         ({"prior_scale": 0.0}, "prior_scale"),
+        ({"prior_scale": "wide"}, "prior_scale"),
         ({"likelihood": "gauss"}, "likelihood='gauss'"),
         ({"num_draws": 0}, "num_draws"),
         ({"fit_options": {"steps": 3}}, "'steps' is not an option"),

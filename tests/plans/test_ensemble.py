@@ -51,6 +51,33 @@ def test_a_batch_that_was_asked_for_is_used():
     assert schedule_for(network(), batch_size=10).batch_size == 10
 
 
+def test_chains_may_be_shortened_and_prolonged():
+    default = schedule_for(network())
+    for factor in (0.1, 2.0):
+        changed = default.of_length(int(factor * default.num_steps))
+        assert changed.num_steps == factor * default.num_steps
+        assert changed.num_descent_steps == factor * default.num_descent_steps
+    one = default.of_length(1)
+    assert (one.num_steps, one.num_descent_steps, one.num_kept) == (1, 1, 1)
+
+
+def test_iterations_are_those_of_chains_where_an_ensemble_was_asked_for():
+    assert rungs(network(), "ensemble", num_iterations=40) == ["ensemble"]
+    # Left open, they are those of training.
+    assert "ensemble" not in rungs(network(), num_iterations=40)
+    short = follmer.fit(
+        network(),
+        key=jax.random.key(0),
+        precondition="ensemble",
+        num_iterations=40,
+        check=False,
+        audit=False,
+        progress=False,
+    )
+    # Every 25th state, and one half of what is kept.
+    assert short.sampler.draws.shape[:2] == (12, 1)
+
+
 def test_networks_with_hidden_layers_take_the_ensemble():
     assert rungs(network()) == ["ensemble"]
     assert rungs(network(), batch_size=10) == ["ensemble"]

@@ -41,6 +41,10 @@ from follmer.targets.likelihoods import AbstractLikelihood
 from follmer.tools.checks import fraction, positive_int
 from follmer.tools.keys import named_key
 
+# The usual prior sd of a linear model's logits (Gelman et al. 2008): between classes that are far
+# apart they are large. With 1 the log predictive density of breast_cancer was lower by .01.
+_OF_LOGITS = 2.5
+
 
 class _FollmerEstimator(BaseEstimator):
     """What both estimators share: the fit, predictions in the scaled units, files."""
@@ -51,7 +55,7 @@ class _FollmerEstimator(BaseEstimator):
         *,
         hidden_layer_sizes: Any = (16, 16),
         activation: str = "relu",
-        prior_scale: float = 1.0,
+        prior_scale: float | str = "auto",
         num_draws: int = 512,
         fit_options: Mapping[str, Any] | None = None,
         random_state: Any = None,
@@ -103,7 +107,14 @@ class _FollmerEstimator(BaseEstimator):
         return table_target(x, y, self._form(), self._likelihood(), self.offset_)
 
     def _form(self) -> Form:
-        return as_form(self.model, self.hidden_layer_sizes, self.activation, self.prior_scale)
+        scale = self.prior_scale
+        if isinstance(scale, str) and scale == "auto":
+            scale = self._usual_scale()
+        return as_form(self.model, self.hidden_layer_sizes, self.activation, scale)
+
+    def _usual_scale(self) -> float:
+        """The prior standard deviation of weights where none was given."""
+        return 1.0
 
     @abc.abstractmethod
     def _likelihood(self) -> AbstractLikelihood:
@@ -160,7 +171,8 @@ class FollmerRegressor(RegressorMixin, _FollmerEstimator):
         that the network learns for every row; "student_t", for outliers; "poisson" or
         "negative_binomial", for counts; one of `follmer.likelihoods`. "auto" is "normal_per_row"
         for a network and "normal" for a linear model.
-    prior_scale : the prior standard deviation of weights and biases, for standardised X and y.
+    prior_scale : the prior standard deviation of weights and biases, for standardised X and y;
+        "auto" is 1.
     num_draws : draws of the posterior that predictions average over.
     fit_options : further arguments of `follmer.fit`.
     random_state : a seed or a generator, for answers that can be repeated.
@@ -180,7 +192,7 @@ class FollmerRegressor(RegressorMixin, _FollmerEstimator):
         hidden_layer_sizes: Any = (16, 16),
         activation: str = "relu",
         likelihood: Any = "auto",
-        prior_scale: float = 1.0,
+        prior_scale: float | str = "auto",
         num_draws: int = 512,
         fit_options: Mapping[str, Any] | None = None,
         random_state: Any = None,
@@ -259,7 +271,8 @@ class FollmerClassifier(ClassifierMixin, _FollmerEstimator):
     ----------
     model : "network" or "linear".
     hidden_layer_sizes, activation : of the network; "relu", "tanh", "silu" or "gelu".
-    prior_scale : the prior standard deviation of weights and biases, for standardised X.
+    prior_scale : the prior standard deviation of weights and biases, for standardised X; "auto" is
+        1 for a network and 2.5 for a linear model.
     num_draws : draws of the posterior that predictions average over.
     fit_options : further arguments of `follmer.fit`.
     random_state : a seed or a generator, for answers that can be repeated.
@@ -327,6 +340,9 @@ class FollmerClassifier(ClassifierMixin, _FollmerEstimator):
                 hint=f"one of {self.classes_.tolist()}",
             )
         return np.searchsorted(self.classes_, y)
+
+    def _usual_scale(self) -> float:
+        return _OF_LOGITS if self.model == "linear" else 1.0
 
     def _likelihood(self) -> AbstractLikelihood:
         two = len(self.classes_) == 2

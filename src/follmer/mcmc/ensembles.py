@@ -61,7 +61,7 @@ class Schedule(NamedTuple):
         per_step = 2 if self.batch_size is None else 1
         return self.num_members * (self.num_descent_steps + per_step * self.num_steps)
 
-    def shortened(self, num_steps: int) -> "Schedule":
+    def of_length(self, num_steps: int) -> "Schedule":
         """The same with chains of that many steps, and descents in proportion."""
         descent = max(self.num_descent_steps * num_steps // self.num_steps, 1)
         thinning = min(self.thinning, num_steps)

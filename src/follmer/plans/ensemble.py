@@ -43,7 +43,7 @@ def ensemble(
     target = survey.target
     schedule = schedule_for(target, batch_size)
     if num_iterations is not None:
-        schedule = schedule.shortened(num_iterations)
+        schedule = schedule.of_length(num_iterations)
     notes = _memory_notes(target, schedule, progress=survey.progress)
     store = survey.store
     found = run_ensemble(
