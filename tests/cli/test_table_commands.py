@@ -91,7 +91,18 @@ def test_predictions_can_be_told_as_json_and_written_as_parquet(folder):
         folder, "predict", "model.follmer", "new.csv", "--out", "p.parquet", "--json", "--quiet"
     )
     assert json.loads(result.stdout)["rows"] == 40
+    assert result.stderr == ""
     assert len(pandas.read_parquet(folder / "p.parquet")) == 40
+
+
+def test_quiet_commands_say_nothing(folder):
+    for command in (
+        ["predict", "model.follmer", "new.csv", "--out", "quiet.csv", "--quiet"],
+        ["report", "model.follmer", "--out", "quiet.html", "--quiet"],
+    ):
+        result = run(folder, *command)
+        assert result.exit_code == 0
+        assert result.output == ""
 
 
 def test_info_tells_the_model_without_loading_it(folder):

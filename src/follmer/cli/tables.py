@@ -146,7 +146,7 @@ def predict(
         check_format(out)
         check_writable(out)
         enable_compilation_cache()
-        loaded = load_model(model)
+        loaded = load_model(model, progress=not quiet)
         table = read_table(data, encoding=encoding)
         kept = _kept(table, keep or [])
         predicted, remarks = loaded.predict(table, level=level)
@@ -228,7 +228,8 @@ def _model_page(file: Path, out: Path | None, quiet: bool) -> Path:
     page = file.with_suffix(".html") if out is None else out
     check_writable(page)
     enable_compilation_cache()
-    return write_page(load_model(file), page, tell=(lambda line: None) if quiet else tell)
+    model = load_model(file, progress=not quiet)
+    return write_page(model, page, tell=(lambda line: None) if quiet else tell)
 
 
 def _kinds(options: Sequence[str]) -> dict[str, str]:
