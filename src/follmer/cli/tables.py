@@ -39,6 +39,22 @@ Encoding = Annotated[
         help="The encoding of a text table, where it is told wrongly.", show_default=False
     ),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="NAME=KIND: what a column is (numeric, boolean, categorical, date, ignore), where its "
+        "cells do not say it. May be given several times.",
+        show_default=False,
+    ),
+]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(
+        help="The share of rows to judge by, which the fit does not see. By default a tenth, 20 to "
+        "1000 rows; none of fewer than 100.",
+        show_default=False,
+    ),
+]
 ModelFile = Annotated[
     Path, typer.Argument(help="The file that `follmer fit` wrote.", show_default=False)
 ]
@@ -59,22 +75,8 @@ def fit(
     model: Annotated[
         Model, typer.Option(help="A Bayesian network or linear model.")
     ] = Model.NETWORK,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="NAME=KIND: what a column is (numeric, boolean, categorical, date, ignore), "
-            "where its cells do not say it. May be given several times.",
-            show_default=False,
-        ),
-    ] = None,
-    held_out: Annotated[
-        float | None,
-        typer.Option(
-            help="The share of rows to judge by, which the fit does not see. By default a tenth, "
-            "20 to 1000 rows; none of fewer than 100.",
-            show_default=False,
-        ),
-    ] = None,
+    column: Columns = None,
+    held_out: HeldOut = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     max_seconds: Annotated[
         float | None,
