@@ -91,7 +91,18 @@ def test_predictions_can_be_told_as_json_and_written_as_parquet(folder):
         folder, "predict", "model.follmer", "new.csv", "--out", "p.parquet", "--json", "--quiet"
     )
     assert json.loads(result.stdout)["rows"] == 40
+    assert result.stderr == ""
     assert len(pandas.read_parquet(folder / "p.parquet")) == 40
+
+
+def test_quiet_commands_say_nothing(folder):
+    for command in (
+        ["predict", "model.follmer", "new.csv", "--out", "quiet.csv", "--quiet"],
+        ["report", "model.follmer", "--out", "quiet.html", "--quiet"],
+    ):
+        result = run(folder, *command)
+        assert result.exit_code == 0
+        assert result.output == ""
 
 
 def test_info_tells_the_model_without_loading_it(folder):
@@ -215,6 +226,38 @@ def test_a_verdict_against_the_model_is_an_exit_code(folder, monkeypatch):
     assert result.exit_code == 3
     assert (folder / "again.follmer").exists()
     assert "Why: " in result.stdout
+
+
+def count(y, rng):
+    return int(rng.poisson(np.exp(0.4 * (y - 3.0))))
+
+
+def grade(y, rng):
+    return "low" if y < 2.5 else "high" if y > 4.5 else "middle"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["network", "linear"])
+@pytest.mark.parametrize(
+    ("outcome", "task", "columns"),
+    [
+        (count, "count", ["mean", "sd", "lower", "upper"]),
+        (grade, "multiclass", ["prediction", "p_high", "p_low", "p_middle"]),
+    ],
+)
+def test_counts_and_grades_go_all_the_way(tmp_path, model, outcome, task, columns):
+    (tmp_path / "data.csv").write_text(mixed(400, outcome=outcome))
+    (tmp_path / "new.csv").write_text(mixed(30, seed=1, outcome=outcome))
+    options = ["--target", "y", "--model", model, "--json", "--quiet"]
+    result = run(tmp_path, "fit", "data.csv", "--out", "m.follmer", *options)
+    assert result.exit_code in (0, 3), result.stderr
+    told = json.loads(result.stdout)
+    assert told["outcome"]["task"] == task
+    assert told["scores"]["log_density"] > told["scores"]["baseline_log_density"]
+    result = run(tmp_path, "predict", "m.follmer", "new.csv", "--out", "p.csv")
+    assert result.exit_code == 0, result.stderr
+    assert list(pandas.read_csv(tmp_path / "p.csv").columns) == columns
+    assert run(tmp_path, "report", "m.follmer").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,22 @@ Encoding = Annotated[
         help="The encoding of a text table, where it is told wrongly.", show_default=False
     ),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="NAME=KIND: what a column is (numeric, boolean, categorical, date, ignore), where its "
+        "cells do not say it. May be given several times.",
+        show_default=False,
+    ),
+]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(
+        help="The share of rows to judge by, which the fit does not see. By default a tenth, 20 to "
+        "1000 rows; none of fewer than 100.",
+        show_default=False,
+    ),
+]
 ModelFile = Annotated[
     Path, typer.Argument(help="The file that `follmer fit` wrote.", show_default=False)
 ]
@@ -59,22 +75,8 @@ def fit(
     model: Annotated[
         Model, typer.Option(help="A Bayesian network or linear model.")
     ] = Model.NETWORK,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="NAME=KIND: what a column is (numeric, boolean, categorical, date, ignore), "
-            "where its cells do not say it. May be given several times.",
-            show_default=False,
-        ),
-    ] = None,
-    held_out: Annotated[
-        float | None,
-        typer.Option(
-            help="The share of rows to judge by, which the fit does not see. By default a tenth, "
-            "20 to 1000 rows; none of fewer than 100.",
-            show_default=False,
-        ),
-    ] = None,
+    column: Columns = None,
+    held_out: HeldOut = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     max_seconds: Annotated[
         float | None,
@@ -146,7 +148,7 @@ def predict(
         check_format(out)
         check_writable(out)
         enable_compilation_cache()
-        loaded = load_model(model)
+        loaded = load_model(model, progress=not quiet)
         table = read_table(data, encoding=encoding)
         kept = _kept(table, keep or [])
         predicted, remarks = loaded.predict(table, level=level)
@@ -228,7 +230,8 @@ def _model_page(file: Path, out: Path | None, quiet: bool) -> Path:
     page = file.with_suffix(".html") if out is None else out
     check_writable(page)
     enable_compilation_cache()
-    return write_page(load_model(file), page, tell=(lambda line: None) if quiet else tell)
+    model = load_model(file, progress=not quiet)
+    return write_page(model, page, tell=(lambda line: None) if quiet else tell)
 
 
 def _kinds(options: Sequence[str]) -> dict[str, str]:

@@ -126,6 +126,7 @@ def _curve(axes: "Axes", found: Dependence, i: int, colour: str, label: str, asi
         told = ["no", "yes"] if isinstance(found.column, Boolean) else list(found.values)
         turned = 60 if len(told) > 6 else 0
         axes.set_xticks(places, [_short(str(one)) for one in told], rotation=turned)
+        axes.set_xlim(-0.5, len(mean) - 0.5)
         return
     values = found.values
     if isinstance(found.column, Date):

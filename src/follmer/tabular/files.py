@@ -46,8 +46,8 @@ def read_header(path: str | Path) -> dict[str, Any]:
     return storage.read(Path(path), FILE_KIND)[0]
 
 
-def load_model(path: str | Path) -> TableModel:
-    """The model that `save_model` wrote."""
+def load_model(path: str | Path, *, progress: bool = False) -> TableModel:
+    """The model that `save_model` wrote; with `progress`, long predictions show a bar."""
     header, arrays = storage.read(Path(path), FILE_KIND)
     optional_module("sklearn", extra="tables", purpose="a model of a table")
     from follmer.sklearn import load
@@ -56,6 +56,7 @@ def load_model(path: str | Path) -> TableModel:
         file = Path(folder) / "estimator"
         file.write_bytes(arrays["estimator"].tobytes())
         estimator = load(file)
+    estimator.posterior_.progress = progress
     baseline = header["baseline"]
     return TableModel(
         outcome=Outcome.from_json(header["outcome"]),

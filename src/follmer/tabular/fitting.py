@@ -13,7 +13,7 @@ from follmer.columns import Outcome, Table, learn_outcome, learn_schema
 from follmer.columns.outcome import AUTO, COUNT, target_column
 from follmer.errors import InputError, optional_module
 from follmer.tabular.model import Rows, TableModel, predictions
-from follmer.tabular.scores import LEVELS, learn_baseline, score
+from follmer.tabular.scores import LEVELS, Baseline, Scores, learn_baseline, score
 from follmer.tools.checks import fraction
 from follmer.tools.keys import generator, named_key
 
@@ -49,14 +49,9 @@ def fit_table(
     - `tell`: called with a line at each step.
     """
     started = time.monotonic()
-    remarks = list(table.remarks)
-    whole = target_column(table, target).notna().to_numpy()
-    if not whole.all() and whole.any():
-        remarks.append(f"{int((~whole).sum())} rows without a value of {target!r} are left out")
-        table = table.rows(np.flatnonzero(whole))
+    table, remarks = _with_target(table, target)
     outcome = learn_outcome(table, target, task)
     schema, told = learn_schema(table, target=target, kinds=kinds)
-    remarks += told
     tell(f"{len(table.frame)} rows, {len(schema.columns)} columns used; {_task(outcome)}")
     features, _ = schema.encode(table)
     y = outcome.encode(table.frame[target], table.decimal)
@@ -65,13 +60,9 @@ def fit_table(
     train = np.setdiff1d(np.arange(len(y)), held)
     tell(f"fitting a {model} model to {len(train)} rows, {len(held)} are held out")
     estimator = _fitted(outcome, features[train], y[train], model, seed, max_seconds, progress)
-    baseline, scores = learn_baseline(outcome, y[train]), None
-    if len(held):
-        levels = () if outcome.is_classes else LEVELS
-        found = predictions(estimator, features[held], y[held], levels)
-        is_count = outcome.task == COUNT
-        draws = estimator.sample_y(features[held], _DRAWS) if is_count else None
-        scores = score(baseline, found, y[held], draws, named_key(key, "floor"))
+    baseline = learn_baseline(outcome, y[train])
+    unseen = Rows(features[held], y[held])
+    scores = _scored(outcome, estimator, baseline, unseen, key) if len(held) else None
     kept = held if len(held) else _some(train, _KEPT, key)
     facts = {
         "file": table.path.name,
@@ -92,8 +83,17 @@ def fit_table(
         baseline=baseline,
         scores=scores,
         facts=facts,
-        remarks=tuple(remarks),
+        remarks=(*remarks, *told),
     )
+
+
+def _with_target(table: Table, target: str) -> tuple[Table, tuple[str, ...]]:
+    """The rows that have a value of the target, and remarks; all rows where none has."""
+    whole = target_column(table, target).notna().to_numpy()
+    if whole.all() or not whole.any():
+        return table, table.remarks
+    said = f"{int((~whole).sum())} rows without a value of {target!r} are left out"
+    return table.rows(np.flatnonzero(whole)), (*table.remarks, said)
 
 
 def _task(outcome: Outcome) -> str:
@@ -148,6 +148,13 @@ def _fitted(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return estimator.fit(features, y)
+
+
+def _scored(outcome: Outcome, estimator: Any, baseline: Baseline, rows: Rows, key: Any) -> Scores:
+    levels = () if outcome.is_classes else LEVELS
+    found = predictions(estimator, rows.features, rows.y, levels)
+    draws = estimator.sample_y(rows.features, _DRAWS) if outcome.task == COUNT else None
+    return score(baseline, found, rows.y, draws, named_key(key, "floor"))
 
 
 def _some(places: np.ndarray, most: int, key: Any) -> np.ndarray:

@@ -85,9 +85,9 @@ def _calibration(model: TableModel) -> str:
         pictures = picture(
             figures.quantile_calibration(model.scores),
             "Calibration",
-            "The share of rows that came out below each predicted quantile. A calibrated model "
-            "stays in the grey band 19 times in 20; flatter than the dashed line is too sure, "
-            "steeper too timid.",
+            "The share of rows that came out below each predicted quantile. At each, a calibrated "
+            "model stays in the grey band 19 times in 20; flatter than the dashed line is too "
+            "sure, steeper too timid.",
         ) + picture(
             figures.predicted_and_true(found, y, model.outcome.name),
             "Predicted and true",
