@@ -41,8 +41,9 @@ from follmer.targets.likelihoods import AbstractLikelihood
 from follmer.tools.checks import fraction, positive_int
 from follmer.tools.keys import named_key
 
-# The usual prior sd of a linear model's logits (Gelman et al. 2008): between classes that are far
-# apart they are large. With 1 the log predictive density of breast_cancer was lower by .01.
+# The prior sd of a linear model's weights for classes: those of classes that are far apart are
+# large, so Gelman et al. (2008) take a Cauchy of this scale. With 1 the log predictive density of
+# breast_cancer was lower by .004 and .015 on two splits.
 _OF_LOGITS = 2.5
 
 
