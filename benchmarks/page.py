@@ -1,6 +1,7 @@
 """docs/benchmarks.md, written anew from the records that are kept beside it.
 
 follmer bench NAMES --json > docs/results/bench/FILE.json
+python -m benchmarks.estimators
 python -m benchmarks.page
 """
 
@@ -8,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.estimators import table as estimators_table
 from follmer.bench.networks import NetworkRecord
 from follmer.bench.networks import table as networks_table
 from follmer.bench.running import PosteriordbRecord, Record
@@ -24,6 +26,7 @@ _KINDS: dict[str, Any] = {
     "verdicts": (VerdictRecord, verdict_table),
     "posteriordb": (PosteriordbRecord, table),
     "networks": (NetworkRecord, networks_table),
+    "estimators": (NetworkRecord, estimators_table),
 }
 
 

@@ -241,6 +241,8 @@ def test_files_that_cannot_be_are_told(fitted, linear, tmp_path):
         ({"likelihood": "gauss"}, "likelihood='gauss'"),
         ({"num_draws": 0}, "num_draws"),
         ({"fit_options": {"steps": 3}}, "'steps' is not an option"),
+        ({"fit_options": {"key": 3}}, "random_state= seeds it"),
+        ({"fit_options": [3]}, "fit_options is"),
     ],
 )
 def test_parameters_that_cannot_be_are_told_by_fit(options, words):
