@@ -54,6 +54,15 @@ def test_an_interrupted_run_goes_on_bit_for_bit(regression, key, monkeypatch):
     np.testing.assert_array_equal(whole.draws, resumed.draws)
 
 
+def test_chains_end_when_the_time_is_up(regression, key):
+    found = run_ensemble(
+        regression, Schedule(2, 50, 1000, 10), key, progress=False, stop=lambda: True
+    )
+    # One call of 20 states, of which the burn-in takes half; and where the chains stand.
+    assert found.interrupted
+    assert found.draws.shape == (2, 11, 2)
+
+
 def test_steps_shorten_along_the_burn_in(regression):
     at = [0.0, 0.5, 1.0, 1.7]
     found = [float(ensembles._dynamics(regression, jnp.zeros((1, 2)), b)[1]) for b in at]

@@ -13,6 +13,7 @@ from follmer.errors import NonFiniteError
 from follmer.mcmc import descents, microcanonical, stochastic
 from follmer.targets import AbstractTarget
 from follmer.targets.density import Density, values_by_batch
+from follmer.tools.clock import NEVER
 from follmer.tools.keys import named_key
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
@@ -117,11 +118,12 @@ def run_ensemble(
     load: Load = lambda: None,
     save: Save | None = None,
     progress: bool = True,
+    stop: Callable[[], bool] = NEVER,
 ) -> Ensemble:
     """Descend from random starts, run a chain from each end, and return the chains' later states.
 
-    Chains start from `points` where they are given, without descents. Ctrl-C ends the chains, and
-    what they have so far is returned.
+    Chains start from `points` where they are given, without descents. Ctrl-C, or `stop`, ends the
+    chains, and what they have so far is returned.
     """
     found = load()
     total = schedule.num_descent_steps + schedule.num_steps
@@ -143,6 +145,9 @@ def run_ensemble(
                 if time.monotonic() - saved_at > _SECONDS_BETWEEN_FILES:
                     _keep(now, save)
                     saved_at = time.monotonic()
+                if stop() and _count(now) < schedule.num_kept:
+                    interrupted = True
+                    break
         except KeyboardInterrupt:
             interrupted = True
         _keep(now, save)

@@ -61,6 +61,7 @@ def ensemble(
         load=store.load if store is not None else lambda: None,
         save=None if store is None else store.save,
         progress=survey.progress,
+        stop=survey.out_of_time,
     )
     rows = 1.0 if schedule.batch_size is None else schedule.batch_size / (target.num_data or 1)
     survey.density.gradient_evaluations += int(schedule.gradients * rows)
@@ -73,7 +74,7 @@ def ensemble(
     if found.undone:
         notes.append(f"{found.undone} steps of the chains were not finite and were undone")
     if found.interrupted:
-        notes.append("the chains were interrupted: they are shorter than planned")
+        notes.append("the chains were ended before their time: they are shorter than planned")
     return Plan("ensemble", target, {}, words, sampler, notes=tuple(notes))
 
 

@@ -69,7 +69,7 @@ class Survey:
         self._key = key
         self.recalled: Mapping[str, Any] | None = None  # facts of an interrupted run
         self._tell = tell
-        self._out_of_time = out_of_time
+        self.out_of_time = out_of_time
 
     @functools.cached_property
     def modes(self) -> Modes:
@@ -77,7 +77,7 @@ class Survey:
         self._tell("climbing to modes")
         first, most = self.policy.num_climbs(self.target.dim, self.target.gradient_cost)
         key = named_key(self._key, "modes")
-        stop = self._out_of_time
+        stop = self.out_of_time
         return find_modes(self.density, key, num_starts=first, max_climbs=most, stop=stop)
 
     @property
@@ -96,7 +96,7 @@ class Survey:
         per_particle = float(_TEMPERATURES * MOVES_PER_CALL * NUM_LEAPFROG)
         count = self.policy.particles(self.target.gradient_cost, per_particle)
         key = named_key(self._key, "tempering")
-        return temper(self.density, mean, scale, count, key, self._tell, self._out_of_time)
+        return temper(self.density, mean, scale, count, key, self._tell, self.out_of_time)
 
     @functools.cached_property
     def population(self) -> Population | None:
@@ -112,7 +112,7 @@ class Survey:
             return None
         self._tell("running chains")
         key = named_key(self._key, "population")
-        agree, stop = self.policy.agree, self._out_of_time
+        agree, stop = self.policy.agree, self.out_of_time
         found = populate(self.density, self.modes, key, agree=agree, max_calls=calls, stop=stop)
         if found is None and self.target.dim <= self.policy.max_explored:
             return self._from_particles()
