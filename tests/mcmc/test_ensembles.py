@@ -30,7 +30,7 @@ def regression():
 
 @pytest.mark.parametrize("batch_size", [None, 50])
 def test_chains_are_draws_of_a_posterior_known_in_closed_form(regression, key, batch_size):
-    schedule = Schedule(4, 500, 6000, 10, batch_size)
+    schedule = Schedule(4, 500, 6000, 10, batch_size, batch_size)
     found = run_ensemble(regression, schedule, key, progress=False)
     assert found.draws.shape == (4, 300, 2)
     assert not found.replaced
@@ -52,6 +52,12 @@ def test_an_interrupted_run_goes_on_bit_for_bit(regression, key, monkeypatch):
     assert len(saved) == 7
     resumed = run_ensemble(regression, schedule, key, load=lambda: saved[2], progress=False)
     np.testing.assert_array_equal(whole.draws, resumed.draws)
+
+
+def test_gradients_are_counted_by_the_rows_they_look_at():
+    assert Schedule(2, 100, 50, 1).gradients(1000) == 2 * (100 + 2 * 50)
+    assert Schedule(2, 100, 50, 1, 10, 20).gradients(1000) == int(2 * (100 * 0.02 + 50 * 0.01))
+    assert Schedule(2, 100, 50, 1, None, 20).gradients(1000) == 2 * (2 + 2 * 50)
 
 
 def test_steps_shorten_along_the_burn_in(regression):
