@@ -59,8 +59,11 @@ def test_its_draws_are_trees_of_weights_and_its_chains_are_exported(posterior):
     assert draws.layers[0].weight.shape == (7, 4, 1)
     tree = posterior.to_datatree(key=jax.random.key(1))
     assert dict(tree["posterior"].sizes)["chain"] == 12
-    # Chains have a log density at every draw, and no weights.
-    assert set(tree["sample_stats"].data_vars) == {"lp"}
+    # Chains have a log density at every draw, and weights that are their shares.
+    assert set(tree["sample_stats"].data_vars) == {"lp", "log_weight"}
+    weights = np.exp(tree["sample_stats"]["log_weight"].values)
+    np.testing.assert_allclose(weights.mean(), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(weights, np.broadcast_to(weights[:, :1], weights.shape))
 
 
 def test_it_is_saved_and_loaded_with_its_verdict(posterior, target, tmp_path):

@@ -30,7 +30,7 @@ def regression():
 
 @pytest.mark.parametrize("batch_size", [None, 50])
 def test_chains_are_draws_of_a_posterior_known_in_closed_form(regression, key, batch_size):
-    schedule = Schedule(4, 500, 6000, 10, batch_size)
+    schedule = Schedule(4, 500, 6000, 10, batch_size, batch_size)
     found = run_ensemble(regression, schedule, key, progress=False)
     assert found.draws.shape == (4, 300, 2)
     assert not found.replaced
@@ -61,6 +61,12 @@ def test_chains_end_when_the_time_is_up(regression, key):
     # One call of 20 states, of which the burn-in takes half; and where the chains stand.
     assert found.interrupted
     assert found.draws.shape == (2, 11, 2)
+
+
+def test_gradients_are_counted_by_the_rows_they_look_at():
+    assert Schedule(2, 100, 50, 1).gradients(1000) == 2 * (100 + 2 * 50)
+    assert Schedule(2, 100, 50, 1, 10, 20).gradients(1000) == int(2 * (100 * 0.02 + 50 * 0.01))
+    assert Schedule(2, 100, 50, 1, None, 20).gradients(1000) == 2 * (2 + 2 * 50)
 
 
 def test_steps_shorten_along_the_burn_in(regression):
@@ -161,7 +167,11 @@ def test_cold_chains_by_batches_are_narrower_and_start_from_given_points(regress
     points = jnp.zeros((4, regression.dim))
     warm, cold = (
         run_ensemble(
-            regression, Schedule(4, 0, 4000, 4, 20, temperature), key, points=points, progress=False
+            regression,
+            Schedule(4, 0, 4000, 4, 20, temperature=temperature),
+            key,
+            points=points,
+            progress=False,
         )
         for temperature in (1.0, 0.04)
     )

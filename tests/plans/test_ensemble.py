@@ -32,24 +32,28 @@ def rungs(target, precondition="auto", **options):
 
 
 @pytest.mark.parametrize(
-    ("cost", "rows", "batch", "descent", "steps"),
+    ("cost", "rows", "batches", "descent", "steps", "thinning"),
     [
-        (1e5, 500, None, 3000, 5000),  # cheap: all data
-        (8e6, 500, None, 3000, 5000),  # 9.6e11 operations still fit
-        (9e6, 500, 500, 9259, 4500),  # batches of all rows, at one gradient per step
-        (1e8, 40_000, 512, 30_000, 15_000),  # the most steps of batches
-        (1e12, 60_000, 128, 6000, 5000),  # a large network: small batches, the fewest passes
+        (1e5, 500, (None, None), 3000, 5000, 25),  # cheap: all data
+        (9e6, 500, (None, None), 3000, 5000, 25),  # 1.1e12 operations still fit
+        (1.2e7, 500, (500, None), 6944, 4000, 20),  # shorter chains, descents by batches
+        (2.4e7, 9000, (512, None), 30_000, 2000, 10),  # the shortest chains by all data
+        (3e7, 9000, (512, 512), 30_000, 15_000, 25),  # chains by batches, too
+        (1e8, 40_000, (512, 512), 30_000, 15_000, 25),  # the most steps of batches
+        (1e12, 60_000, (128, 128), 6000, 5000, 25),  # large: small batches, the fewest passes
     ],
 )
-def test_steps_and_batches_by_cost(cost, rows, batch, descent, steps):
+def test_steps_and_batches_by_cost(cost, rows, batches, descent, steps, thinning):
     target = replaced(network(), gradient_cost=cost, num_data=rows)
     found = schedule_for(target)
-    assert (found.batch_size, found.num_steps) == (batch, steps)
+    assert (found.descent_batch, found.batch_size) == batches
+    assert (found.num_steps, found.thinning) == (steps, thinning)
     assert found.num_descent_steps == pytest.approx(descent, abs=1)
 
 
 def test_a_batch_that_was_asked_for_is_used():
-    assert schedule_for(network(), batch_size=10).batch_size == 10
+    found = schedule_for(network(), batch_size=10)
+    assert (found.descent_batch, found.batch_size) == (10, 10)
 
 
 def test_chains_may_be_shortened_and_prolonged():

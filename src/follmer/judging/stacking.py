@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 # Rows that every chain is taken to have won beforehand: chains that differ by chance stay nearly
-# equal. (Of 0, 1, 2, 5 and 20, 5 is better than equal parts on 18 of 19 splits of the six UCI sets,
-# by up to .07 in LPD, and .001 worse on one; 0 is .03 worse on two.)
+# equal. (Of 0, 1, 2, 5 and 20, 5 is better than equal parts on 19 of 20 splits of the six UCI sets,
+# by up to .07 in LPD, and .001 worse on one; 0 is .02 to .03 worse on three.)
 _PSEUDO_ROWS = 5.0
 # Rounds of expectation and maximisation; fewer where nothing changes any more.
 _ROUNDS, _CHANGE = 2000, 1e-6

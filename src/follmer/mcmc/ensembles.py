@@ -51,7 +51,7 @@ _SECONDS_BETWEEN_FILES = 5.0
 
 
 class Schedule(NamedTuple):
-    """How an ensemble is run; `batch_size` None looks at all the data in every step.
+    """How an ensemble is run; a batch of None looks at all the data in every step.
 
     A `temperature` T other than 1, which chains by batches know alone, is that of p^(1/T).
     """
@@ -60,7 +60,8 @@ class Schedule(NamedTuple):
     num_descent_steps: int
     num_steps: int
     thinning: int
-    batch_size: int | None = None
+    batch_size: int | None = None  # of the chains
+    descent_batch: int | None = None
     temperature: float = 1.0
     descent_rate: float = DESCENT_RATE
 
@@ -69,11 +70,15 @@ class Schedule(NamedTuple):
         """States of each chain that are kept, those of the burn-in included."""
         return self.num_steps // self.thinning
 
-    @property
-    def gradients(self) -> float:
+    def gradients(self, num_data: int | None) -> int:
         """Gradients of all members, in units of one by all the data."""
-        per_step = 2 if self.batch_size is None else 1
-        return self.num_members * (self.num_descent_steps + per_step * self.num_steps)
+
+        def share(size: int | None) -> float:
+            return 1.0 if size is None or num_data is None else size / num_data
+
+        per_step = 2 if self.batch_size is None else share(self.batch_size)
+        descent = self.num_descent_steps * share(self.descent_batch)
+        return int(self.num_members * (descent + self.num_steps * per_step))
 
     def of_length(self, num_steps: int) -> "Schedule":
         """The same with chains of that many steps, and descents in proportion."""
@@ -166,7 +171,7 @@ def point_estimates(
         target,
         members.x,
         named_key(key, "descents"),
-        batch_size=schedule.batch_size,
+        batch_size=schedule.descent_batch,
         num_iterations=schedule.num_descent_steps,
         learning_rate=schedule.descent_rate,
         advanced=advanced,

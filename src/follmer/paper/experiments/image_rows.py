@@ -142,7 +142,7 @@ def _remembering(
 ) -> Callable[..., Posterior]:
     def made(target: Target, key: PRNGKeyArray, num_iterations: int | None = None) -> Posterior:
         MEMORY.begin(target, key, num_iterations)
-        schedule = Schedule(4, 40, 80, 2, 32) if tiny else schedule_for(target)
+        schedule = Schedule(4, 40, 80, 2, 32, 32) if tiny else schedule_for(target)
         if num_iterations is not None:
             kept = max(schedule.num_kept * num_iterations // schedule.num_descent_steps, 20)
             schedule = schedule._replace(
