@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from follmer.paper.experiments import weight_marginals
 from follmer.paper.experiments.image_rows import Memory
 from follmer.paper.experiments.images import angles_of_test, entropy, rotated
 from follmer.paper.experiments.lenet import digits_network, photographs_network
@@ -59,7 +60,11 @@ def test_parts_are_made_once_for_a_target_and_their_seconds_are_told():
     assert memory.earlier == 0.0
     memory.begin(second, jax.random.key(0), None)
     memory.part("points", part)
-    assert memory.earlier > 0.0
+    seconds = memory.earlier
+    assert seconds > 0.0
+    # Asked for twice, counted once.
+    memory.part("points", part)
+    assert memory.earlier == seconds
     memory.begin(second, jax.random.key(1), None)
     assert memory.part("points", part) == 2
 
@@ -67,3 +72,13 @@ def test_parts_are_made_once_for_a_target_and_their_seconds_are_told():
 def test_rotated_digits_stand_beside_the_papers_own_numbers():
     assert published("mnist", "rotated by up to 30°")["n_sfs"]["accuracy"].mean == 0.9479
     assert published("mnist", "test set")["n_sfs"]["accuracy"].mean == 0.9889
+
+
+def test_how_much_wider_is_told_as_a_number():
+    rows = {
+        "n_sfs": {"weight_sd": 0.3, "weight_sd_inside": 0.06},
+        "sgld": {"weight_sd": 0.02, "weight_sd_inside": 0.02},
+    }
+    assert "15.0 times SGLD's" in weight_marginals._wider(rows)
+    assert "3.0 times around" in weight_marginals._wider(rows)
+    assert weight_marginals._wider({"n_sfs": rows["n_sfs"]}) == ""

@@ -53,6 +53,7 @@ class Memory:
     def __init__(self) -> None:
         self._of: tuple[Any, bytes, int | None] | None = None
         self._parts: dict[str, tuple[Any, float]] = {}
+        self._counted: set[str] = set()
         self.earlier = 0.0  # seconds of parts that the present row did not have to make
 
     def begin(self, target: Target, key: PRNGKeyArray, num_iterations: int | None) -> None:
@@ -60,16 +61,18 @@ class Memory:
         asked = (target, np.asarray(jax.random.key_data(key)).tobytes(), num_iterations)
         if self._of is None or self._of[0] is not target or self._of[1:] != asked[1:]:
             self._of, self._parts = asked, {}
-        self.earlier = 0.0
+        self._counted, self.earlier = set(), 0.0
 
     def part(self, name: str, make: Callable[[], _Part]) -> _Part:
         """The part of that name, made where there is none yet."""
         if name in self._parts:
             value, seconds = self._parts[name]
-            self.earlier += seconds
+            self.earlier += 0.0 if name in self._counted else seconds
+            self._counted.add(name)
             return value
         began = time.perf_counter()
         value = make()
+        self._counted.add(name)
         self._parts[name] = value, time.perf_counter() - began
         return value
 

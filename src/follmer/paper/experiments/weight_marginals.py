@@ -1,7 +1,7 @@
 """How wide draws of LeNet5's weights are: N-SFS beside chains, SGLD and points, on MNIST."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -65,11 +65,26 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
         "pair",
         "A pair of weights",
         "Two weights of the first convolution. Draws of several chains or points stand in as many "
-        "places, for exchanging two filters changes nothing; those of one SGLD chain stay in one.",
+        "places, for exchanging two filters changes nothing; those of one SGLD chain stay in one."
+        + _wider({trial.method: trial.metrics for trial in trials}),
         figure,
     )
     yield from along_chains(trials)
     yield from figures.training(preset, trials)
+
+
+def _wider(metrics: Mapping[str, Mapping[str, float]]) -> str:
+    """How much wider the draws of N-SFS are than SGLD's, in words; nothing where one is missing."""
+    if not {"n_sfs", "sgld"} <= metrics.keys():
+        return ""
+    whole, inside = (
+        metrics["n_sfs"][name] / metrics["sgld"]["weight_sd"]
+        for name in ("weight_sd", "weight_sd_inside")
+    )
+    return (
+        f" The median sd of a weight is {whole:.1f} times SGLD's for all draws of N-SFS, and "
+        f"{inside:.1f} times around the mean of the chain that a draw belongs to."
+    )
 
 
 def _flat(draws: Draws) -> Float[np.ndarray, "draws dim"]:
