@@ -17,8 +17,9 @@ batched products, which are fast:
 Grouped, dilated and one- or three-dimensional convolutions, overlapping windows, and whatever
 stands inside a loop stay as they are. A network without convolutions is not touched.
 
-The alternative was layers of our own to put in the place of Equinox's. The rewrite was as fast,
-needs nothing of the user, and serves Flax and plain functions too.
+The alternative, layers of our own to put in the place of Equinox's, would ask something of the
+user. The rewrite is as fast as the same products written by hand, and serves Flax and plain
+functions too.
 """
 
 import functools
