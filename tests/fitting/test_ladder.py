@@ -142,7 +142,7 @@ def test_a_resumed_climb_repeats_neither_survey_nor_search(
     def again(*given, **named):
         raise AssertionError("computed again")
 
-    for name in ("find_modes", "populate", "temper", "gaussian_at"):
+    for name in ("find_modes", "populate", "temper"):
         if not (precondition == "explore" and name in ("find_modes", "populate")):
             monkeypatch.setattr(f"follmer.plans.survey.{name}", again)
     resumed = fit(target, **options, checkpoint=tmp_path, resume=True)
