@@ -78,9 +78,7 @@ def ensemble(
     if found.undone:
         notes.append(f"{found.undone} steps of the chains were not finite and were undone")
     if found.interrupted:
-        notes.append(
-            "the chains were interrupted, or the time was up: they are shorter than planned"
-        )
+        notes.append("the chains were interrupted, or out of time: they are shorter than planned")
     return Plan("ensemble", target, {}, words, sampler, notes=tuple(notes))
 
 
