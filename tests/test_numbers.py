@@ -114,9 +114,8 @@ def default_claims():
         rows,
         "follmer reproduce step_function --seeds 5",
         [
-            spread(4, "step_function", "mse"),
+            spread(3, "step_function", "mse"),
             spread(3, "step_function", "coverage_90"),
-            spread(1, "step_function", "elbo"),
             spread(2, "step_function", density),
             *[spread(2, "step_function", f"{density}_{where}") for where in ("inside", "outside")],
             *[spread(2, "step_function", density, method=one) for one in ("sgld", "sgd")],
