@@ -122,6 +122,20 @@ def _tell_records(todo: Iterable[Any], as_json: bool, in_words: Callable[[list[A
         typer.echo(f"{header(measured_on)}\n\n{in_words(records)}")
 
 
+Iterations = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Iterations in place of every method's own, to cut the authors' down for a CPU.",
+        show_default=False,
+    ),
+]
+Tiny = Annotated[
+    bool,
+    typer.Option("--tiny", hidden=True, help="All the way at toy size; the numbers mean nothing."),
+]
+
+
 @app.command()
 def reproduce(
     names: Annotated[
@@ -135,23 +149,11 @@ def reproduce(
         str, typer.Option(help="Methods, separated by commas (all of them by default).")
     ] = "",
     seeds: Annotated[int, typer.Option(help="How often everything is run.")] = 5,
-    iterations: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Iterations in place of every method's own, to cut the authors' down for a CPU.",
-            show_default=False,
-        ),
-    ] = None,
+    iterations: Iterations = None,
     out: Annotated[
         Path, typer.Option(help="The folder to write; what other runs left there stays.")
     ] = Path("results"),
-    tiny: Annotated[
-        bool,
-        typer.Option(
-            "--tiny", hidden=True, help="All the way at toy size; the numbers mean nothing."
-        ),
-    ] = False,
+    tiny: Tiny = False,
 ) -> None:
     """Run the paper's experiments: a table beside the paper's numbers, figures and a page."""
     from follmer.paper.experiments.experiment import METHODS
