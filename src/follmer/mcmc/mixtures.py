@@ -1,6 +1,6 @@
 """Gaussian mixtures fitted to draws, on the host: EM, components chosen by held-out draws."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ _WORTH = 0.005
 _ITERATIONS, _SETTLED = 60, 1e-4
 # Coordinates up to which all components are evaluated in one product.
 _FEW_DIMENSIONS = 16
+# Draws evaluated at once: those of all components stay in the cache.
+_AT_ONCE = 2048
 # A gradient of so many inverse standard deviations is a singularity's.
 _STEEPEST = 1e4
 # Widths of components, relative to their own, that importance sampling draws from.
@@ -54,44 +56,69 @@ class Mixture(NamedTuple):
     covariances: Float[np.ndarray, "components dim dim"]
 
     def log_densities(self, x: Float[np.ndarray, "draws dim"]) -> np.ndarray:
-        """ln share_c N_c(x), for every draw and component."""
-        dim = x.shape[1]
-        inverses = [np.linalg.inv(safe_cholesky(one)) for one in self.covariances]
-        log_dets = np.array([np.sum(np.log(np.diag(one))) for one in inverses])
-        constants = np.log(self.shares) + log_dets - 0.5 * dim * np.log(2 * np.pi)
+        """ln share_c N_c(x), for every component and draw."""
+        constants, inverses = self._parts()
         pairs = zip(self.means, inverses, strict=True)
-        if dim > _FEW_DIMENSIONS:
-            lengths = [np.sum(((x - mean) @ inverse.T) ** 2, axis=1) for mean, inverse in pairs]
-            return constants - 0.5 * np.stack(lengths, axis=1)
-        # All components in one product: a quadratic form is linear in the products of coordinates.
-        forms = []
-        for mean, inverse in pairs:
-            precision = inverse.T @ inverse
-            slope = precision @ mean
-            forms.append(np.concatenate([[mean @ slope], -2.0 * slope, precision.ravel()]))
-        return constants - 0.5 * _products(x) @ np.stack(forms, axis=1)
+        lengths = [np.sum(((x - mean) @ inverse.T) ** 2, axis=1) for mean, inverse in pairs]
+        return constants[:, None] - 0.5 * np.stack(lengths)
+
+    def forms(self) -> Float[np.ndarray, "components products"]:
+        """What `products` of a draw are multiplied by to give its `log_densities`.
+
+        A quadratic form is linear in the products of coordinates: in few dimensions one matrix
+        product evaluates all components.
+        """
+        constants, inverses = self._parts()
+        precisions = inverses.transpose(0, 2, 1) @ inverses
+        slopes = np.einsum("cij,cj->ci", precisions, self.means)
+        constants -= 0.5 * np.sum(slopes * self.means, axis=1)
+        squares = -0.5 * precisions.reshape(len(precisions), -1)
+        return np.concatenate([constants[:, None], slopes, squares], axis=1)
+
+    def _parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """ln share_c N_c(mean_c), and the inverse of each covariance's root."""
+        inverses = np.linalg.inv(safe_cholesky(self.covariances))
+        log_dets = np.sum(np.log(np.diagonal(inverses, axis1=1, axis2=2)), axis=1)
+        log_shares = np.log(self.shares) - 0.5 * self.means.shape[1] * np.log(2 * np.pi)
+        return log_shares + log_dets, inverses
 
     def log_density(self, x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " draws"]:
-        return _log_sum(self.log_densities(x))[0]
+        if x.shape[1] > _FEW_DIMENSIONS:
+            return _log_sum(self.log_densities(x))[0]
+        forms = self.forms()
+        parts = [_log_sum(forms @ products(block))[0] for block in _blocks(x)]
+        return np.concatenate([np.zeros(0), *parts])
 
     def draw(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "count dim"]:
         chosen = rng.choice(len(self.shares), count, p=self.shares / self.shares.sum())
-        factors = np.stack([safe_cholesky(one) for one in self.covariances])
+        factors = safe_cholesky(self.covariances)
         noise = rng.standard_normal((count, self.means.shape[1]))
         return self.means[chosen] + np.einsum("nij,nj->ni", factors[chosen], noise)
 
 
-def safe_cholesky(covariance: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
-    """The lower root of a covariance, however different its scales, nearly singular or not."""
-    scale = np.sqrt(np.diag(covariance)) + np.finfo(float).tiny
-    correlation = covariance / scale[:, None] / scale
-    for jitter in (0.0, 1e-12, 1e-9, 1e-6, 1e-3):
+def safe_cholesky(
+    covariance: Float[np.ndarray, "*stack dim dim"],
+) -> Float[np.ndarray, "*stack dim dim"]:
+    """The lower root of each covariance, however different its scales, nearly singular or not."""
+    scale = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)) + np.finfo(float).tiny
+    correlation = covariance / scale[..., :, None] / scale[..., None, :]
+    try:
+        lower = np.linalg.cholesky(correlation)
+    except np.linalg.LinAlgError:
+        if covariance.ndim > 2:
+            return np.stack([safe_cholesky(one) for one in covariance])
+        lower = _nearly_singular_root(correlation)
+    return scale[..., :, None] * lower
+
+
+def _nearly_singular_root(correlation: Float[np.ndarray, "dim dim"]) -> np.ndarray:
+    eye = np.eye(len(correlation))
+    for jitter in (1e-12, 1e-9, 1e-6, 1e-3):
         try:
-            lower = np.linalg.cholesky(correlation + jitter * np.eye(len(scale)))
+            return np.linalg.cholesky(correlation + jitter * eye)
         except np.linalg.LinAlgError:
             continue
-        return scale[:, None] * lower
-    return np.diag(scale)
+    return eye
 
 
 def joined(mixtures: list[Mixture], shares: Float[np.ndarray, " mixtures"]) -> Mixture:
@@ -212,56 +239,97 @@ def improved(
     A component of few draws takes the shape of all components together or, where the mixture is
     `anchored`, keeps its own.
     """
-    score, share = -np.inf, weights / weights.sum()
+    score, total = -np.inf, weights.sum()
     pooled = np.cov(x.T, aweights=weights).reshape(2 * (x.shape[1],)) + 1e-12 * np.eye(x.shape[1])
     anchors = mixture.covariances if anchored else None
+    expected = _expected_by_forms if x.shape[1] <= _FEW_DIMENSIONS else _expected
     for _ in range(num_iterations):
-        total, responsibilities = _log_sum(mixture.log_densities(x))
-        gained, score = share @ total - score, share @ total
+        found = expected(mixture, x, weights)
+        gained, score = found.log_density / total - score, found.log_density / total
         if gained < _SETTLED:
             break
-        responsibilities *= weights[:, None]
-        kept = responsibilities.sum(axis=0) > _NEXT_TO_NONE * weights.sum()
+        kept = found.counts > _NEXT_TO_NONE * total
         anchors = None if anchors is None else anchors[kept]
-        mixture = _maximised(x, responsibilities[:, kept], pooled, anchors)
+        mixture = _maximised(
+            _Expected(found[0], *(part[kept] for part in found[1:])), pooled, anchors
+        )
     return mixture
 
 
-def _maximised(
-    x: np.ndarray, responsibilities: np.ndarray, pooled: np.ndarray, anchors: np.ndarray | None
-) -> Mixture:
-    counts, dim = responsibilities.sum(axis=0), x.shape[1]
-    means = (responsibilities.T @ x) / counts[:, None]
-    if dim > _FEW_DIMENSIONS:
-        pairs = zip(responsibilities.T, means, strict=True)
-        within = np.stack([(each[:, None] * (x - mean)).T @ (x - mean) for each, mean in pairs])
-    else:
-        squares = responsibilities.T @ _products(x)[:, 1 + dim :]
-        outer = counts[:, None, None] * means[:, :, None] * means[:, None]
-        within = squares.reshape(-1, dim, dim) - outer
-    typical = within.sum(axis=0) / counts.sum() if anchors is None else anchors
+class _Expected(NamedTuple):
+    """What a step of EM reads from weighted draws."""
+
+    log_density: float  # the sum over draws
+    counts: Float[np.ndarray, " components"]  # Σ r, r a draw's weight times its responsibility
+    squares: Float[np.ndarray, " components"]  # Σ r²
+    sums: Float[np.ndarray, "components dim"]  # Σ r x
+    scatters: Float[np.ndarray, "components dim dim"]  # Σ r (x − mean)(x − mean)ᵀ
+
+
+def _expected(mixture: Mixture, x: np.ndarray, weights: np.ndarray) -> _Expected:
+    logs, shares = _log_sum(mixture.log_densities(x))
+    shares *= weights
+    counts, sums = shares.sum(axis=1), shares @ x
+    means = sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
+    pairs = zip(shares, means, strict=True)
+    scatters = [(each[:, None] * (x - mean)).T @ (x - mean) for each, mean in pairs]
+    return _Expected(
+        float(weights @ logs), counts, np.sum(shares**2, axis=1), sums, np.stack(scatters)
+    )
+
+
+def _expected_by_forms(mixture: Mixture, x: np.ndarray, weights: np.ndarray) -> _Expected:
+    """In blocks that stay in the cache."""
+    dim, forms = x.shape[1], mixture.forms()
+    log_density, moments, squares = 0.0, np.zeros_like(forms), np.zeros(len(forms))
+    for block, own in zip(_blocks(x), _blocks(weights), strict=True):
+        of_block = products(block)
+        logs, shares = _log_sum(forms @ of_block)
+        shares *= own
+        log_density += float(own @ logs)
+        moments += shares @ of_block.T
+        squares += np.einsum("cn,cn->c", shares, shares)
+    counts, sums = moments[:, 0], moments[:, 1 : 1 + dim]
+    inverse = 1.0 / np.maximum(counts, np.finfo(float).tiny)[:, None, None]
+    scatters = (
+        moments[:, 1 + dim :].reshape(-1, dim, dim) - sums[:, :, None] * sums[:, None] * inverse
+    )
+    return _Expected(log_density, counts, squares, sums, scatters)
+
+
+def _maximised(found: _Expected, pooled: np.ndarray, anchors: np.ndarray | None) -> Mixture:
+    counts, dim = found.counts, found.sums.shape[1]
+    typical = found.scatters.sum(axis=0) / counts.sum() if anchors is None else anchors
     # Draws that a component is told by, of whatever weight.
-    support = counts**2 / np.sum(responsibilities**2, axis=0) / _CORRELATED
+    support = counts**2 / found.squares / _CORRELATED
     support = np.maximum(support, counts)[:, None, None]
     trust = support / (support + dim + 2.0)
-    own = within / counts[:, None, None]
+    own = found.scatters / counts[:, None, None]
     # A little of all draws' shape, against components that collapse.
     covariances = trust * own + (1.0 - trust) * typical + _FLOOR * pooled
-    return Mixture(counts / counts.sum(), means, covariances)
+    return Mixture(counts / counts.sum(), found.sums / counts[:, None], covariances)
 
 
-def _products(x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "draws products"]:
-    """1, the coordinates, and all products of two."""
-    both = (x[:, :, None] * x[:, None]).reshape(len(x), -1)
-    return np.concatenate([np.ones((len(x), 1)), x, both], axis=1)
+def products(x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "products draws"]:
+    """1, the coordinates, and all products of two, of every draw."""
+    rows = x.T
+    both = (rows[:, None] * rows).reshape(-1, len(x))
+    return np.concatenate([np.ones((1, len(x))), rows, both])
 
 
-def _log_sum(logs: Float[np.ndarray, "draws parts"]) -> tuple[np.ndarray, np.ndarray]:
-    """ln Σ exp of every row, and the parts' shares in it."""
-    top = logs.max(axis=1, keepdims=True)
-    parts = np.exp(logs - top)
-    total = parts.sum(axis=1, keepdims=True)
-    return (top + np.log(total))[:, 0], parts / total
+def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Some rows at a time."""
+    return (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))
+
+
+def _log_sum(logs: Float[np.ndarray, "parts draws"]) -> tuple[np.ndarray, np.ndarray]:
+    """ln Σ exp of every column, and the parts' shares in it; `logs` is overwritten."""
+    top = logs.max(axis=0)
+    logs -= top
+    parts = np.exp(logs, out=logs)
+    total = parts.sum(axis=0)
+    parts /= total
+    return top + np.log(total), parts
 
 
 def reweighed(

@@ -53,10 +53,10 @@ def _in_coordinates(
 
 
 def _gaussians(found: Mixture, affine: Affine, dtype: np.dtype) -> GaussianMixture:
-    roots = np.stack([safe_cholesky(one) for one in found.covariances])
+    roots = safe_cholesky(found.covariances)
     dim = roots.shape[-1]
     columns = _turned(affine, roots.swapaxes(1, 2).reshape(-1, dim)).reshape(roots.shape)
-    lower = np.stack([safe_cholesky(one.T @ one) for one in columns])
+    lower = safe_cholesky(columns.swapaxes(1, 2) @ columns)
     means, extra = affine.inverse_rows(found.means), _missing(len(found.shares))
     eye = np.broadcast_to(np.eye(dim), (extra, dim, dim))
     return GaussianMixture(
