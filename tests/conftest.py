@@ -3,6 +3,7 @@
 The entry points are left alone: their own checks of bad input are what the tests look at.
 """
 
+import os
 import tempfile
 
 import jax
@@ -12,15 +13,22 @@ from jaxtyping import install_import_hook
 
 CHECKED = ["follmer.drifts", "follmer.objectives", "follmer.paths", "follmer.judging"]
 
+# The folder of compiled programs that all workers share.
+_CACHE = "FOLLMER_TESTS_CACHE"
+
 with install_import_hook(CHECKED, "beartype.beartype"):
     import follmer  # noqa: F401
 
 
 def pytest_configure(config):
-    """Equal computations of different tests are compiled once."""
-    folder = tempfile.TemporaryDirectory(prefix="follmer-tests-")
-    config.add_cleanup(folder.cleanup)
-    jax.config.update("jax_compilation_cache_dir", folder.name)
+    """Equal computations of different tests, and of different workers, are compiled once."""
+    if _CACHE not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="follmer-tests-")
+        config.add_cleanup(folder.cleanup)
+        # Workers are begun later, and inherit it.
+        os.environ[_CACHE] = folder.name
+        config.add_cleanup(lambda: os.environ.pop(_CACHE))
+    jax.config.update("jax_compilation_cache_dir", os.environ[_CACHE])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

@@ -69,6 +69,8 @@ BY_AUDIT = {
     "shift unknown": ({"mean_shift": NAN}, DO_NOT_USE, "hardly reaches"),
     "missed mode": ({"missed_modes": 2}, DO_NOT_USE, r"modes that no draw visits \(2\).*explore"),
     "chains disagree": ({"rhat": 1.11}, NO_PROOF, "do not agree with each other"),
+    "chains between modes disagree": ({"rhat": 1.2, "num_sites": 2}, TRUSTWORTHY, "as they are"),
+    "and bounds are apart": ({"rhat": 1.2, "num_sites": 2, "eubo": 0.06}, NO_PROOF, "not agree"),
     "chains stand still": ({"rhat": INF}, NO_PROOF, "do not agree with each other"),
     "agreement unknown": ({"rhat": NAN}, NO_PROOF, "do not agree with each other"),
     "chains agree": ({"rhat": 1.1}, TRUSTWORTHY, "used as they are"),
@@ -88,7 +90,9 @@ def test_an_audit_is_heard(change, verdict, advice):
     assert re.search(advice, judged.advice)
 
 
-@pytest.mark.parametrize("change", [{"missed_modes": 1}, {"mean_shift": 1.0}, {"rhat": 2.0}])
+@pytest.mark.parametrize(
+    "change", [{"missed_modes": 1}, {"mean_shift": 1.0}, {"rhat": 2.0, "num_sites": 2}]
+)
 def test_close_bounds_do_not_mend_unsound_weights_beside_a_bad_audit(change):
     judged = judge(WEIGHTS._replace(khat=0.8), AUDIT._replace(**change))
     assert not judged.verdict.is_usable

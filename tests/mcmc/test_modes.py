@@ -80,6 +80,8 @@ def test_a_search_that_is_cut_short_has_ended_where_other_modes_hold_no_mass(key
     found = search(uneven, 3, key, max_climbs=64)
     assert len(found.x) == len(found.gaussians) == 2
     assert found.search_ended == ended
+    assert found.has_seen_all(np.array([True, False]))
+    assert not found.has_seen_all(np.array([True, True]))
 
 
 @pytest.mark.parametrize(("drop", "expected"), [(10.0, 2), (100.0, 1)])

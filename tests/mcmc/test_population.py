@@ -41,6 +41,7 @@ def test_far_modes_have_their_masses(key):
 
     found, _ = population(two, 2, key)
     assert len(found.sites) == 2
+    assert found.hold_mass.tolist() == [True, True]
     share = found.masses[[site.flat[:, 0].mean() < 0 for site in found.sites]]
     # By importance sampling from exact Gaussians; some effort is shared.
     assert abs(share[0] - 0.8) < 0.03

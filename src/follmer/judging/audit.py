@@ -147,6 +147,7 @@ def _compared(
         mean_shift=float(np.nan_to_num(shifts, nan=np.inf).max()),
         mean_shift_noise=float(largest * np.sqrt(1.0 / population.effective + 1.0 / effective)),
         rhat=population.rhat,
+        num_sites=len(population.sites),
     )
 
 

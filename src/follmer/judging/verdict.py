@@ -54,6 +54,7 @@ class Audit(NamedTuple):
     second_log_evidence: float | None = None  # ln Z by tempering, where there was one
     flat: str = ""  # a coordinate along which the density does not fall off
     rests_on: str = ""  # what was looked at, in words
+    num_sites: int = 1  # modes, or other places, that chains were run around
 
 
 class LocalAudit(NamedTuple):
@@ -84,6 +85,10 @@ class Limits(NamedTuple):
     unsound_khat: float = 0.7
     # Effective share of draws below which the weights are a few draws' alone.
     least_ess: float = 0.02
+    # Effective share of draws from which weights are nearly equal, and the tail index below which
+    # they have a finite variance.
+    even_ess: float = 0.8
+    even_khat: float = 0.5
     # Nats between the bounds on ln Z, KL(q‖p) + KL(p‖q), up to which plain draws can be used: a
     # total variation of at most .16 (Pinsker's inequality on both halves).
     close: float = 0.1
@@ -177,7 +182,9 @@ def _doubt(found: Diagnostics, audit: Audit, limits: Limits) -> Judgement | None
             "Markov chains find mass that the process hardly reaches: train longer "
             "(num_iterations=) or precondition='explore'"
         )
-    if not audit.rhat <= limits.disagree:
+    # Chains between modes that touch disagree about shares, which even weights have settled.
+    settled = audit.num_sites > 1 and _is_even(found, limits) and _is_close(found, audit, limits)
+    if not (audit.rhat <= limits.disagree or settled):
         return _unproven(
             "the Markov chains that the draws are compared with do not agree with each other: "
             "other coordinates, or a longer run (max_seconds=)"
@@ -229,6 +236,11 @@ def _judge_plain(
     return Judgement(
         Verdict.TRUSTWORTHY, "the draws can be used as they are; the weights change little"
     )
+
+
+def _is_even(found: Diagnostics, limits: Limits) -> bool:
+    """Whether the weights are nearly equal, their largest ones included."""
+    return found.ess_fraction >= limits.even_ess and found.khat < limits.even_khat
 
 
 def _is_close(found: Diagnostics, audit: Audit | None, limits: Limits) -> bool:

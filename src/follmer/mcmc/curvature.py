@@ -65,9 +65,9 @@ def coordinate_widths(density: Density, x: Float[np.ndarray, " dim"]) -> np.ndar
     for _ in range(_COORDINATE_ROUNDS):
         _, ahead = density(x + np.diag(widths))
         _, behind = density(x - np.diag(widths))
-        found = np.diag(behind - ahead) / (2.0 * widths)
         # Where the density does not fall off yet, or not at all any more, look elsewhere.
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = np.diag(behind - ahead) / (2.0 * widths)
             wanted = np.where(found > 0, found**-0.5, _FARTHEST * widths)
         wanted = np.where(np.isfinite(found), wanted, widths / _FARTHEST)
         before = widths

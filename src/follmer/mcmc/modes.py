@@ -52,8 +52,26 @@ class Modes(NamedTuple):
     gaussians: tuple[Mixture, ...]  # one at each; where they are countless, at the best alone
     num_climbs: int
     farthest: float  # the scale of the farthest starts
+    visits: Int[np.ndarray, " modes"]  # climbs that ended there
+    found_after: Int[np.ndarray, " modes"]  # climbs until it was found
     are_countless: bool = False  # climbs kept finding new ones: signs and orders may be arbitrary
-    search_ended: bool = True  # or was cut short, while there may have been more
+
+    @property
+    def search_ended(self) -> bool:
+        """Whether few modes of any mass can be left, by the masses that curvatures tell."""
+        if len(self.x) < 2 or self.are_countless:
+            return not self.are_countless
+        widths = [np.linalg.slogdet(one.covariances[0])[1] for one in self.gaussians]
+        masses = self.log_density + 0.5 * np.asarray(widths)
+        return self.has_seen_all(masses > masses.max() - _NO_MASS - self.x.shape[1])
+
+    def has_seen_all(self, hold_mass: Bool[np.ndarray, " modes"]) -> bool:
+        """Whether the search has ended, where these of the modes are known to hold mass."""
+        if self.are_countless or hold_mass.sum() <= 1:
+            return not self.are_countless
+        visits, found_after = self.visits[hold_mass], self.found_after[hold_mass]
+        num_visits = int(self.visits.sum())
+        return _has_seen_all(visits, found_after, num_visits, self.num_climbs, _NEARLY_SEEN)
 
     def __str__(self) -> str:
         found = "one mode" if len(self.x) == 1 else f"{len(self.x)} modes"
@@ -111,19 +129,16 @@ class _Found:
     @property
     def may_miss_some(self) -> bool:
         """Whether climbs should go on."""
-        return not self._has_seen_all(np.ones(len(self.x), bool), _UNSEEN)
+        num_visits = int(self.visits.sum())
+        return not _has_seen_all(
+            self.visits, self.found_after, num_visits, self.num_climbs, _UNSEEN
+        )
 
     @property
     def are_countless(self) -> bool:
         """Whether climbs keep finding new ones."""
         apart = self.num_climbs >= _MANY_CLIMBS and len(self.x) > _APART * self.num_climbs
         return apart or len(self.x) > _MOST
-
-    def _has_seen_all(self, modes: Bool[np.ndarray, " modes"], unseen: float) -> bool:
-        """Whether the chance that one more climb finds another mode such as these is small."""
-        seen_once = float(np.sum(self.visits[modes] == 1))
-        chance = (seen_once + _ONE_IN_TWENTY) / max(int(self.visits.sum()), 1)
-        return chance <= unseen and self.num_climbs >= 2 * max(self.found_after[modes], default=0)
 
     def add(self, starts: Float[np.ndarray, "starts dim"]) -> None:
         """Climb from more starts."""
@@ -195,18 +210,24 @@ class _Found:
         self.visits, self.found_after = self.visits[order], self.found_after[order]
 
     def modes(self, farthest: float) -> Modes:
-        """What was found, and whether the search for modes that hold any mass has ended."""
+        """What was found."""
         countless = self.are_countless
         looked_at = self.x[:1] if countless else self.x
         gaussians = tuple(gaussian_at(self._density, x) for x in looked_at)
-        ended = not countless
-        if ended and len(self.x) > 1:
-            widths = [np.linalg.slogdet(one.covariances[0])[1] for one in gaussians]
-            masses = self.log_density + 0.5 * np.asarray(widths)
-            hold_mass = masses > masses.max() - _NO_MASS - self.x.shape[1]
-            ended = hold_mass.sum() == 1 or self._has_seen_all(hold_mass, _NEARLY_SEEN)
         parts = (self.x, self.log_density, gaussians, self.num_climbs, farthest)
-        return Modes(*parts, are_countless=countless, search_ended=bool(ended))
+        return Modes(*parts, self.visits, self.found_after, are_countless=countless)
+
+
+def _has_seen_all(
+    visits: Int[np.ndarray, " modes"],
+    found_after: Int[np.ndarray, " modes"],
+    num_visits: int,
+    num_climbs: int,
+    unseen: float,
+) -> bool:
+    """Whether the chance that one more climb finds another mode such as these is small."""
+    chance = (float(np.sum(visits == 1)) + _ONE_IN_TWENTY) / max(num_visits, 1)
+    return chance <= unseen and num_climbs >= 2 * max(found_after, default=0)
 
 
 def ridges(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from follmer.mcmc.chains import GROUP_SIZE, KEPT_CALLS, NUM_GROUPS, run_chains
 from follmer.mcmc.mixtures import (
@@ -88,6 +88,7 @@ class Population(NamedTuple):
     masses: Float[np.ndarray, " sites"]
     log_evidence: float  # by importance sampling from the sites' mixtures, or by tempering
     proposal: Proposal  # the density that was fitted to all sites
+    hold_mass: Bool[np.ndarray, " modes"] | None = None  # which modes do, where it was looked at
 
     @property
     def rhat(self) -> float:
@@ -110,6 +111,8 @@ class Population(NamedTuple):
         """Everything, as named arrays for a file."""
         found = {"masses": self.masses, "log_evidence": np.asarray(self.log_evidence)}
         found |= {f"proposal_{name}": part for name, part in self.proposal._asdict().items()}
+        if self.hold_mass is not None:
+            found["hold_mass"] = self.hold_mass
         for i, site in enumerate(self.sites):
             parts = {"draws": site.draws, "rhat": np.asarray(site.rhat), **site.mixture._asdict()}
             found |= {f"site{i}_{name}": part for name, part in parts.items()}
@@ -127,7 +130,9 @@ class Population(NamedTuple):
             sites.append(Site(arrays[prefix + "draws"], rhat, mixture))
         kind = Product if "population_proposal_axes" in arrays else Mixture
         proposal = kind(*(arrays[f"population_proposal_{name}"] for name in kind._fields))
-        return cls(tuple(sites), masses, float(arrays["population_log_evidence"]), proposal)
+        log_evidence = float(arrays["population_log_evidence"])
+        hold_mass = arrays.get("population_hold_mass")
+        return cls(tuple(sites), masses, log_evidence, proposal, hold_mass)
 
     def draws(self, count: int, rng: np.random.Generator, *, held_out: bool = False) -> np.ndarray:
         """Draws of all sites in proportion to their masses; of the held-out chains alone."""
@@ -152,14 +157,17 @@ def populate(
 
     None where no chain could move.
     """
-    gaussians = [one for one in modes.gaussians if _is_resolved(one, density.dtype)]
+    resolved = [_is_resolved(one, density.dtype) for one in modes.gaussians]
+    gaussians = [one for one, is_one in zip(modes.gaussians, resolved, strict=True) if is_one]
+    # The mode of each start; −1 away from them.
+    places = [*np.flatnonzero(resolved).tolist(), -1]
     rng = generator(key, "starts")
     starts = _importance_starts(density, gaussians, rng)
     # Many sites share the effort.
     count = sum(points is not None for points, _ in starts) or 1
     kept_calls = max(min(KEPT_CALLS, max_calls // 3) // count, _FEWEST_KEPT)
     components = max(_MOST_COMPONENTS // count, 1)
-    sites = []
+    sites, of_mode = [], []
     for i, (points, factor) in enumerate(starts):
         if points is None:
             continue
@@ -172,14 +180,16 @@ def populate(
             continue
         around = gaussians[i] if i < len(gaussians) else None
         sites.append(fitted_site(draws, gradients, rhat, rng, components, around))
+        of_mode.append(places[i])
     if not sites:
         return None
     masses, log_evidence = _masses(density, sites, rng)
+    hold_mass = np.isin(np.arange(len(modes.x)), np.asarray(of_mode)[masses > _LEAST])
     kept = masses > _NOTHING
     sites = [site for site, keep in zip(sites, kept, strict=True) if keep]
     masses = masses[kept] / masses[kept].sum()
     proposal = fitted_proposal(density, sites, masses, rng)
-    return Population(tuple(sites), masses, log_evidence, proposal)
+    return Population(tuple(sites), masses, log_evidence, proposal, hold_mass)
 
 
 def fitted_proposal(

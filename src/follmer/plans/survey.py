@@ -144,8 +144,12 @@ class Survey:
             rests_on += f"; {len(tempered.particles)} tempered particles"
         elif population is not None:
             rests_on += f"; {population.num_chains} Markov chains"
+        ended = tempered is not None or self.modes.search_ended
+        if not ended and population is not None and population.hold_mass is not None:
+            # Chains know better than curvatures which modes hold any mass.
+            ended = self.modes.has_seen_all(population.hold_mass)
         return {
-            "search_ended": tempered is not None or self.modes.search_ended,
+            "search_ended": ended,
             "second_log_evidence": None if tempered is None else tempered.log_evidence,
             "flat": self.flat,
             "rests_on": rests_on,
