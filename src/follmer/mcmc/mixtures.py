@@ -84,9 +84,9 @@ class Mixture(NamedTuple):
 
     def log_density(self, x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " draws"]:
         if x.shape[1] > _FEW_DIMENSIONS:
-            return _log_sum(self.log_densities(x))[0]
+            return log_sum(self.log_densities(x))[0]
         forms = self.forms()
-        parts = [_log_sum(forms @ products(block))[0] for block in _blocks(x)]
+        parts = [log_sum(forms @ products(block))[0] for block in _blocks(x)]
         return np.concatenate([np.zeros(0), *parts])
 
     def draw(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "count dim"]:
@@ -267,7 +267,7 @@ class _Expected(NamedTuple):
 
 
 def _expected(mixture: Mixture, x: np.ndarray, weights: np.ndarray) -> _Expected:
-    logs, shares = _log_sum(mixture.log_densities(x))
+    logs, shares = log_sum(mixture.log_densities(x))
     shares *= weights
     counts, sums = shares.sum(axis=1), shares @ x
     means = sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
@@ -284,7 +284,7 @@ def _expected_by_forms(mixture: Mixture, x: np.ndarray, weights: np.ndarray) -> 
     log_density, moments, squares = 0.0, np.zeros_like(forms), np.zeros(len(forms))
     for block, own in zip(_blocks(x), _blocks(weights), strict=True):
         of_block = products(block)
-        logs, shares = _log_sum(forms @ of_block)
+        logs, shares = log_sum(forms @ of_block)
         shares *= own
         log_density += float(own @ logs)
         moments += shares @ of_block.T
@@ -322,7 +322,7 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
     return (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))
 
 
-def _log_sum(logs: Float[np.ndarray, "parts draws"]) -> tuple[np.ndarray, np.ndarray]:
+def log_sum(logs: Float[np.ndarray, "parts draws"]) -> tuple[np.ndarray, np.ndarray]:
     """ln Σ exp of every column, and the parts' shares in it; `logs` is overwritten."""
     top = logs.max(axis=0)
     logs -= top

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from follmer.mcmc.mixtures import finite_or_none, safe_cholesky
+from follmer.mcmc.mixtures import finite_or_none, log_sum, safe_cholesky
 
 # Numbers of normals along an axis that are tried.
 _SIZES = (1, 2, 6)
 # Nats per held-out draw that more normals along an axis must gain.
 _WORTH = 1e-3
-_ITERATIONS = 40
+# Steps of EM at most, and nats per draw that the last one gains.
+_ITERATIONS, _CONVERGED = 40, 1e-5
 # Draws that a fit looks at.
 _MOST_DRAWS = 4096
 # Rounds of importance sampling, and draws of each.
@@ -142,36 +143,57 @@ def _improved(
     z: np.ndarray, weights: np.ndarray, shares: np.ndarray, means: np.ndarray, sds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Expectation maximisation on weighted draws, every axis alone."""
-    least = _NARROWEST * np.sqrt(np.average(z**2, axis=0, weights=weights))[:, None]
-    least = least / shares.shape[1]
-    for _ in range(_ITERATIONS if shares.shape[1] > 1 else 1):
-        logs = _component_logs(z, shares, means, sds)
-        parts = np.exp(logs - logs.max(axis=2, keepdims=True))
-        parts *= (weights[:, None] / parts.sum(axis=2))[:, :, None]
-        counts = parts.sum(axis=0)
-        safe = np.maximum(counts, 1e-9)
-        moved = np.einsum("nic,ni->ic", parts, z) / safe
-        squares = np.einsum("nic,ni->ic", parts, z**2) / safe - moved**2
-        # What holds next to nothing stays where it is.
-        held = counts > 1e-6 * weights.sum()
-        means = np.where(held, moved, means)
-        sds = np.where(held, np.sqrt(np.maximum(squares, least**2)), sds)
-        shares = np.where(held, counts, 0.0)
-        shares = shares / shares.sum(axis=1, keepdims=True)
+    axes = zip(z.T, shares, means, sds, strict=True)
+    found = [_improved_axis(one, weights, *normals) for one, *normals in axes]
+    shares, means, sds = (np.stack(column) for column in zip(*found, strict=True))
     return shares, means, sds
 
 
-def _component_logs(
-    z: np.ndarray, shares: np.ndarray, means: np.ndarray, sds: np.ndarray
-) -> Float[np.ndarray, "draws dim components"]:
+def _improved_axis(
+    z: Float[np.ndarray, " draws"],
+    weights: Float[np.ndarray, " draws"],
+    shares: Float[np.ndarray, " components"],
+    means: Float[np.ndarray, " components"],
+    sds: Float[np.ndarray, " components"],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    least = _NARROWEST * np.sqrt(np.average(z**2, weights=weights)) / len(shares)
+    powers, total, score = _powers(z), weights.sum(), -np.inf
+    for _ in range(_ITERATIONS if len(shares) > 1 else 1):
+        logs, parts = log_sum(_forms(shares, means, sds) @ powers)
+        gained, score = weights @ logs / total - score, weights @ logs / total
+        if gained < _CONVERGED:
+            break
+        counts, sums, squares = (parts * weights @ powers.T).T
+        safe = np.maximum(counts, 1e-9)
+        moved = sums / safe
+        # What holds next to nothing stays where it is.
+        held = counts > 1e-6 * total
+        means = np.where(held, moved, means)
+        sds = np.where(held, np.sqrt(np.maximum(squares / safe - moved**2, least**2)), sds)
+        shares = np.where(held, counts, 0.0)
+        shares = shares / shares.sum()
+    return shares, means, sds
+
+
+def _powers(z: Float[np.ndarray, " draws"]) -> Float[np.ndarray, "3 draws"]:
+    return np.stack([np.ones_like(z), z, z**2])
+
+
+def _forms(
+    shares: np.ndarray, means: np.ndarray, sds: np.ndarray
+) -> Float[np.ndarray, "components 3"]:
+    """What `_powers` are multiplied by to give ln share_c N_c(z)."""
     with np.errstate(divide="ignore"):
         constants = np.log(shares) - np.log(sds) - 0.5 * np.log(2 * np.pi)
-    return constants - 0.5 * ((z[:, :, None] - means) / sds) ** 2
+    precisions = sds**-2.0
+    return np.stack(
+        [constants - 0.5 * precisions * means**2, precisions * means, -0.5 * precisions], axis=1
+    )
 
 
 def _axis_logs(
     z: np.ndarray, shares: np.ndarray, means: np.ndarray, sds: np.ndarray
 ) -> Float[np.ndarray, "draws dim"]:
-    logs = _component_logs(z, shares, means, sds)
-    top = logs.max(axis=2)
-    return top + np.log(np.sum(np.exp(logs - top[:, :, None]), axis=2))
+    axes = zip(z.T, shares, means, sds, strict=True)
+    logs = [log_sum(_forms(*normals) @ _powers(one))[0] for one, *normals in axes]
+    return np.stack(logs, axis=1)
