@@ -10,7 +10,7 @@ from jax.scipy.stats import norm
 
 from follmer import NSFS, Target, Verdict, fit, load
 from follmer.judging import Judgement
-from follmer.posterior.samplers import Flow, MixtureFlow
+from follmer.posterior.samplers import Flow, MixtureFlow, StoredDraws
 from follmer.tools import keys
 
 QUICK = {"num_steps": 4, "num_paths": 8, "num_iterations": 20, "chunk_size": 10, "progress": False}
@@ -35,7 +35,7 @@ def refuse_first(monkeypatch, count=1):
 
     judge, told = examination.judge, []
 
-    def strict(found, audit, answers):
+    def strict(found, audit, answers=None):
         told.append(found)
         refused = Judgement(Verdict.DO_NOT_USE, "made up")
         return refused if len(told) <= count else judge(found, audit, answers)
@@ -63,10 +63,23 @@ def test_a_refused_rung_is_followed_by_the_next(gaussian, key, monkeypatch):
     assert all(attempt.seconds > 0 for attempt in posterior.plan)
 
 
-def test_where_all_fail_the_best_is_returned_and_says_so(gaussian, key, monkeypatch):
+def test_where_no_process_will_do_the_chains_themselves_are_returned(gaussian, key, monkeypatch):
     refuse_first(monkeypatch, count=2)
     posterior = fit(gaussian, key=key, num_iterations=20, progress=False)
-    assert [attempt.verdict for attempt in posterior.plan] == ["do not use", "do not use"]
+    assert [attempt.rung for attempt in posterior.plan] == ["mixture", "flow", "chains"]
+    assert posterior.verdict is Verdict.TRUSTWORTHY
+    assert isinstance(posterior.sampler, StoredDraws)
+    x = np.asarray(posterior.sampler.draws)
+    found = posterior.diagnostics(key=key)
+    assert found.rhat < 1.01
+    error = 0.5 / np.sqrt(found.ess_fraction * found.num_draws)
+    assert np.all(np.abs(x.mean(axis=(0, 1)) - 2.0) < 4 * error)
+
+
+def test_where_all_fail_the_best_is_returned_and_says_so(gaussian, key, monkeypatch):
+    refuse_first(monkeypatch, count=3)
+    posterior = fit(gaussian, key=key, num_iterations=20, progress=False)
+    assert [attempt.verdict for attempt in posterior.plan] == 3 * ["do not use"]
     assert posterior.verdict is Verdict.DO_NOT_USE
     # The mixture is this Gaussian, and its bounds on ln Z are next to equal.
     assert isinstance(posterior.sampler, MixtureFlow)
@@ -201,7 +214,7 @@ def test_no_two_consumers_of_a_default_fit_get_the_same_key(key, monkeypatch):
     refuse_first(monkeypatch)
     target = Target(banana, like=jnp.zeros(2))
     posterior = fit(target, key=key, num_iterations=20, chunk_size=10, progress=False)
-    assert [attempt.rung for attempt in posterior.plan] == ["mixture", "flow"]
+    assert [attempt.rung for attempt in posterior.plan][:2] == ["mixture", "flow"]
     posterior.sample(8, key=key)
     assert len(used) > 40
     data = collections.Counter(data for _, data in used.elements())

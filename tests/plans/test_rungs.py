@@ -35,8 +35,8 @@ def names(precondition, target, key, **options):
     return [name for name, _ in ladder(precondition, Survey(target, key), options)]
 
 
-def test_by_default_a_mixture_is_tried_before_a_flow(gaussian, key):
-    assert names("auto", gaussian, key) == ["mixture", "flow"]
+def test_by_default_a_mixture_is_tried_before_a_flow_and_chains_are_left_for_last(gaussian, key):
+    assert names("auto", gaussian, key) == ["mixture", "flow", "chains"]
 
 
 @pytest.mark.parametrize("option", ["drift", "objective", "gamma", "num_steps", "step_rule"])
@@ -46,10 +46,10 @@ def test_what_describes_a_trained_process_leaves_the_mixture_out(gaussian, key, 
 
 @pytest.mark.parametrize("option", ["num_iterations", "batch_size", "learning_rate", "num_paths"])
 def test_what_only_training_uses_does_not(gaussian, key, option):
-    assert names("auto", gaussian, key, **{option: None}) == ["mixture", "flow"]
+    assert names("auto", gaussian, key, **{option: None}) == ["mixture", "flow", "chains"]
 
 
-@pytest.mark.parametrize("name", ["mixture", "flow", "explore", "identity", "prior", "laplace"])
+@pytest.mark.parametrize("name", ["mixture", "flow", "chains", "explore", "identity", "laplace"])
 def test_a_rung_may_be_named(gaussian, key, name):
     assert names(name, gaussian, key) == [name]
 

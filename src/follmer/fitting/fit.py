@@ -65,12 +65,13 @@ def fit(
     - `precondition`: "auto" climbs to modes from starts near and far, runs Markov chains around
       them and tries in turn: "mixture", the Föllmer process of a Gaussian mixture fitted to the
       chains, in closed form; "flow", a drift trained in coordinates in which the target is near
-      N(0, I). For networks with hidden layers it is "ensemble" instead: independent descents, a
-      chain from each end, and a flow along the chains where it predicts as well; of the options it
-      honours `batch_size`, and where asked for by name `num_iterations`, the steps of each chain,
-      to which those of the descents are in proportion. Or one of these alone; or a flow in the
-      coordinates of "identity", "prior", "diagonal", "laplace", "explore" (tempered SMC), or of an
-      `Affine`. What was tried, and why, is in the posterior's `plan` and notes.
+      N(0, I); "chains", their own draws, without weights. For networks with hidden layers it is
+      "ensemble" instead: independent descents, a chain from each end, and a flow along the chains
+      where it predicts as well; of the options it honours `batch_size`, and where asked for by name
+      `num_iterations`, the steps of each chain, to which those of the descents are in proportion.
+      Or one of these alone; or a flow in the coordinates of "identity", "prior", "diagonal",
+      "laplace", "explore" (tempered SMC), or of an `Affine`. What was tried, and why, is in the
+      posterior's `plan` and notes.
     - `reference`: the process of the target's prior (`follmer.prior_process`): training steers away
       from it by the likelihood alone, in the process's own coordinates and on its time grid.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.

@@ -125,7 +125,7 @@ class _Climb:
             try:
                 yield strategy(self.survey, named_key(self.key, f"plan {name}"))
             except UnreachableError:
-                if i + 1 == len(rungs):
+                if i + 1 == len(rungs) and not self.attempts:
                     raise
 
     def reached(self, plan: Plan) -> Examination:

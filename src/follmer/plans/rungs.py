@@ -9,12 +9,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from follmer.errors import InputError, closest
+from follmer.mcmc.chains import NUM_GROUPS
 from follmer.plans.ensemble import ensemble
 from follmer.plans.mean_field import mean_field, prior_widths
-from follmer.plans.mixture import mixture
+from follmer.plans.mixture import UnreachableError, mixture
 from follmer.plans.plan import Plan
 from follmer.plans.structured import batch_settings, structured
 from follmer.plans.survey import Survey
+from follmer.posterior.samplers import StoredDraws
 from follmer.process import process_options
 from follmer.targets import AbstractTarget, Affine
 from follmer.targets.affine import diagonal, from_covariance
@@ -41,6 +43,20 @@ def flow(survey: Survey, key: PRNGKeyArray) -> Plan:
     settings = survey.policy.flow_settings(target.dim, target.gradient_cost)
     how = "curvature" if population is None else "chains"
     return Plan("flow", target.whitened(affine), settings, f"{survey.modes}: whitened by {how}")
+
+
+def chains(survey: Survey, key: PRNGKeyArray) -> Plan:
+    """The draws of the population's chains themselves, stored, where one site holds all mass."""
+    population, facts = survey.population, survey.facts
+    alone = population is not None and len(population.sites) == 1 and "tempered" not in vars(survey)
+    if population is None or not alone or not facts.get("search_ended") or facts.get("flat"):
+        raise UnreachableError("there are no chains that are known to have seen everything")
+    draws = population.sites[0].draws
+    # Chains that share a start follow each other: between such groups R-hat is nested.
+    groups = draws.transpose(1, 0, 2).reshape(NUM_GROUPS, -1, draws.shape[2])
+    sampler = StoredDraws(groups.astype(survey.target.dtype), "chains", exact=True)
+    why = f"{survey.modes}: the draws of {population.num_chains} chains, without weights"
+    return Plan("chains", survey.target, {}, why, sampler)
 
 
 def explore(survey: Survey, key: PRNGKeyArray) -> Plan:
@@ -91,6 +107,7 @@ def laplace(survey: Survey, key: PRNGKeyArray) -> Plan:
 RUNGS: dict[str, Rung] = {
     "mixture": mixture,
     "flow": flow,
+    "chains": chains,
     "explore": explore,
     "identity": identity,
     "prior": prior,
@@ -102,7 +119,7 @@ RUNGS: dict[str, Rung] = {
 }
 # What may be asked for by name, for targets without and with locals.
 _NAMED = (
-    *("auto", "mixture", "flow", "ensemble", "explore"),
+    *("auto", "mixture", "flow", "chains", "ensemble", "explore"),
     *("identity", "prior", "diagonal", "laplace"),
 )
 _NAMED_WITH_LOCALS = ("auto", "identity", "laplace")
@@ -144,7 +161,9 @@ def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> lis
     elif target.dim > survey.policy.max_dense:
         names = ["mean_field"]
     else:
-        names = ["mixture", "flow"] if _OF_A_TRAINED_PROCESS.isdisjoint(options) else ["flow"]
+        names = ["flow"]
+        if _OF_A_TRAINED_PROCESS.isdisjoint(options):
+            names = ["mixture", "flow", "chains"]
     return [(name, RUNGS[name]) for name in names]
 
 
