@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from follmer.drifts import GaussianMixture, ProductMixture
+from follmer.errors import InputError
 from follmer.mcmc.mixtures import Mixture, safe_cholesky
 from follmer.mcmc.population import Proposal
 from follmer.mcmc.products import Product
@@ -17,7 +18,7 @@ from follmer.targets import Affine
 _SIZES = (1, 64, 512)
 
 
-class UnreachableError(Exception):
+class UnreachableError(InputError):
     """A rung cannot be stood on for this target; the next is tried."""
 
 
@@ -25,7 +26,10 @@ def mixture(survey: Survey, key: PRNGKeyArray) -> Plan:
     """The Föllmer process of a Gaussian mixture, or a product of such: nothing is trained."""
     population = survey.population
     if population is None and len(survey.modes.x) == 0:
-        raise UnreachableError("there are no draws to fit a mixture to, and no mode")
+        raise UnreachableError(
+            "there are no draws to fit a mixture to, and no mode.",
+            hint="target.check(key=…), or precondition='identity'",
+        )
     affine, target = survey.affine, survey.target
     found: Proposal = survey.gaussian if population is None else population.proposal
     whitened = target.whitened(affine)

@@ -50,7 +50,11 @@ def chains(survey: Survey, key: PRNGKeyArray) -> Plan:
     population, facts = survey.population, survey.facts
     alone = population is not None and len(population.sites) == 1 and "tempered" not in vars(survey)
     if population is None or not alone or not facts.get("search_ended") or facts.get("flat"):
-        raise UnreachableError("there are no chains that are known to have seen everything")
+        raise UnreachableError(
+            "no single set of chains has seen the whole of this target.",
+            cause="several modes, a search for modes that was cut short, or expensive gradients",
+            hint="precondition='auto', or follmer.nuts(target, key=key)",
+        )
     draws = population.sites[0].draws
     # Chains that share a start follow each other: between such groups R-hat is nested.
     groups = draws.transpose(1, 0, 2).reshape(NUM_GROUPS, -1, draws.shape[2])
