@@ -27,6 +27,7 @@ from follmer.targets import (
     likelihoods,
     priors,
 )
+from follmer.tools.mesh import on_mesh
 from follmer.tools.programs import enable_compilation_cache
 
 __version__ = "0.1.0"
@@ -70,6 +71,7 @@ __all__ = [
     "metrics",
     "nuts",
     "objectives",
+    "on_mesh",
     "paths",
     "prior_process",
     "priors",

@@ -17,6 +17,7 @@ from follmer.judging import ess_fraction
 from follmer.nsfs import NSFS, Info, State
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, draw
 from follmer.tools.keys import KeyRows, as_keys, key_rows, named_key, named_keys
+from follmer.tools.mesh import in_turns
 from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar, Pace
 
@@ -212,9 +213,7 @@ def _weigh_by_batches(algorithm: NSFS, state: State, rows: KeyRows) -> Array:
     keys, target = as_keys(rows), algorithm.target
     share = (algorithm.batch_size or 1) / (target.num_data or 1)
     at_once = int(_COST_AT_ONCE / max(share * target.gradient_cost, 1.0))
-    if at_once >= len(keys):
-        return jax.vmap(log_weight)(keys)
-    return jax.lax.map(log_weight, keys, batch_size=max(at_once, 1))
+    return in_turns(log_weight, keys, int(np.clip(at_once, 1, len(keys))))
 
 
 def _with_best(run: Run) -> Run:

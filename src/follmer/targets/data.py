@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from follmer.errors import InputError
 from follmer.targets.space import leaf_name
 from follmer.tools.checks import positive_int
+from follmer.tools.mesh import DATA, over, shares_of
 from follmer.tools.progress import Bar
 
 
@@ -113,7 +114,7 @@ def random_batch(
     """
     if batch_size is None or num_data is None or batch_size == num_data:
         return data
-    return take(data, jax.random.randint(key, (batch_size,), 0, num_data))
+    return over(DATA, take(data, jax.random.randint(key, (batch_size,), 0, num_data)))
 
 
 def checked_batch_size(batch_size: Any, num_data: int | None) -> int | None:
@@ -138,14 +139,22 @@ def checked_batch_size(batch_size: Any, num_data: int | None) -> int | None:
 def sum_over_rows(
     function: Callable[[PyTree], Float[Array, " rows"]], data: PyTree, rows_at_once: int
 ) -> Float[Array, ""]:
-    """Σ function(rows), in the memory of `rows_at_once` rows, gradients included."""
+    """Σ function(rows), in the memory of `rows_at_once` rows a device, gradients included."""
     num_rows = jax.tree.leaves(data)[0].shape[0]
-    if num_rows <= rows_at_once:
+    shares = shares_of(num_rows)
+    if num_rows <= shares * rows_at_once:
         return jnp.sum(function(data))
+    # Each device goes through its own rows.
+    num_rows = num_rows // shares
+    by_share = jax.tree.map(lambda a: a.reshape(shares, num_rows, *a.shape[1:]), data)
+    by_share = over(DATA, by_share)
 
     def total(start: Int[Array, ""], size: int) -> Float[Array, ""]:
-        rows = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), data)
-        return jnp.sum(function(rows))
+        def rows(a: Array) -> Array:
+            some = jax.lax.dynamic_slice_in_dim(a, start, size, axis=1)
+            return some.reshape(-1, *a.shape[2:])
+
+        return jnp.sum(function(over(DATA, jax.tree.map(rows, by_share))))
 
     # Backwards each chunk is computed anew: kept results would be those of all rows.
     total = jax.checkpoint(total, static_argnums=1)
