@@ -1,5 +1,6 @@
 """One call from a target to its posterior: up a ladder of plans, each trained and judged."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from follmer.targets import AbstractTarget, Affine
 from follmer.tools.checks import as_key
 from follmer.tools.keys import named_key
 from follmer.tools.mesh import on_mesh, spread_rows
+from follmer.tools.processes import in_agreement, in_step
 
 # Close to the authors' own setting: `fit(target, key=key, **PAPER)`; docs/experiments.md lists what
 # differs. It keeps variance `gamma` around a mean and does not reach the posterior; their gamma was
@@ -93,11 +95,17 @@ def fit(
 
     Ctrl-C ends training and returns the best drift so far.
     """
-    key = as_key(key)
-    request = as_request(target, precondition, reference, options)
-    schedule = as_schedule(chunk_size, patience, callbacks, progress, max_seconds)
-    with on_mesh(mesh):
-        spread_rows(request.target.data)
+    with contextlib.ExitStack() as stack:
+        with in_agreement(mesh is not None) as told:
+            stack.enter_context(on_mesh(mesh))
+            key = as_key(key)
+            request = as_request(target, precondition, reference, options)
+            schedule = as_schedule(chunk_size, patience, callbacks, progress, max_seconds)
+            spread_rows(request.target.data)
+            if in_step():
+                told |= request.fingerprint(key, chunk_size)
+                told |= {"patience": patience, "check": check, "audit": audit}
+                told |= {"checkpoint": checkpoint, "resume": resume, "max_seconds": max_seconds}
         saved = open_checkpoint(checkpoint, resume, request, key, chunk_size)
         if check:
             request.check(named_key(key, "check"))

@@ -36,6 +36,10 @@ class Placement:
         # By identity, for as long as the local array lives.
         self._known: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
 
+    def describe(self) -> dict[str, Any]:
+        """The axes and the devices, as JSON has them."""
+        return {**self.mesh.shape, "devices": [one.id for one in self.mesh.devices.flat]}
+
     def arrived(self, tree: PyTree) -> PyTree:
         """The tree with its arrays on the mesh."""
         return jax.tree.map(lambda leaf: self._placed(leaf) if _is_array(leaf) else leaf, tree)
@@ -187,6 +191,23 @@ def shares_of(num_rows: int) -> int:
     mesh = _TRACED.get()
     devices = 1 if mesh is None else dict(mesh.shape).get(DATA, 1)
     return devices if num_rows % devices == 0 else 1
+
+
+def joined_rows(data: PyTree, mesh: Mesh) -> PyTree:
+    """The arrays of all processes' rows, of which each gives its own; nothing is sent."""
+    if DATA not in mesh.axis_names:
+        raise InputError(
+            'rows cannot be shared by a mesh without an axis "data".',
+            hint='jax.make_mesh((jax.device_count(),), ("data",))',
+        )
+    # Processes whose devices hold the same rows all give them.
+    givers = mesh.shape[DATA] // mesh.local_mesh.shape[DATA]
+
+    def whole(leaf: Any) -> jax.Array:
+        sharding = rows_sharding(mesh, givers * len(leaf))
+        return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
+
+    return jax.tree.map(whole, data)
 
 
 def rows_sharding(mesh: Mesh, num_rows: int) -> NamedSharding:

@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from follmer.errors import FileError
 from follmer.tools.mesh import everywhere, is_traced, placement, traced_on
+from follmer.tools.processes import failing_together
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -43,7 +44,7 @@ class Program:
                 return everywhere(function(*args, **kwargs))
 
         # `filter_jit` must not look through to the function's own signature.
-        del on.__wrapped__  # type: ignore[attr-defined]
+        del on.__wrapped__
         self._on = eqx.filter_jit(on)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +54,8 @@ class Program:
         where = placement()
         if where is None:
             return self._on(None, args, kwargs)
-        return where.returned(self._on(where.mesh, *where.arrived((args, kwargs))))
+        with failing_together(where.num_processes):
+            return where.returned(self._on(where.mesh, *where.arrived((args, kwargs))))
 
     @property
     def count(self) -> int:

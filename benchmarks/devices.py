@@ -1,0 +1,204 @@
+"""One core, two cores by XLA's own threads, and two devices of one core each; then a model of more.
+
+    python -m benchmarks.devices [--seconds 1]
+
+The programs are the library's own. Every ratio compares two things measured in the same run. The
+table of hosts is computed, not measured: from the seconds on one core, the bytes that a training
+step sends and the network's figures below.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+# Ways to use the machine: cores and devices.
+WAYS = {"one core": (1, 1), "XLA's threads": (2, 1), "two devices": (2, 2)}
+
+# A network of a good cluster: seconds for a message, bytes a second (100 Gbit/s).
+LATENCY, BANDWIDTH = 20e-6, 12.5e9
+HOSTS = (1, 2, 4, 8, 16, 64, 256, 1000)
+NUM_PATHS, NUM_STEPS, WIDTH = 32, 20, 300
+ITERATIONS = 4
+
+
+def training(dim: int, batch_size: int | None) -> Callable[[], Any]:
+    """Some training steps with the drift of the paper's width."""
+    import jax
+    import numpy as np
+
+    from benchmarks.step import TARGETS
+    from follmer import NSFS
+    from follmer.fitting.training import _advance, _init
+
+    algorithm = NSFS(
+        TARGETS[dim](),
+        drift="mlp",
+        drift_options={"width": WIDTH},
+        num_paths=NUM_PATHS,
+        num_steps=NUM_STEPS,
+        batch_size=batch_size,
+    )
+    key = jax.random.key(0)
+    state = _init(algorithm, key)
+    count = np.asarray(ITERATIONS)
+    return lambda: _advance(algorithm, state, key, count, ITERATIONS)
+
+
+def drawing(dim: int, num_draws: int) -> Callable[[], Any]:
+    """Draws of an untrained process and their weights: they cost as much as those of a trained."""
+    import jax
+
+    from benchmarks.step import TARGETS
+    from follmer.posterior.samplers import Flow, draw
+    from follmer.process import Process
+    from follmer.tools.keys import key_rows
+
+    process = Process(TARGETS[dim]())
+    key = jax.random.key(0)
+    flow, rows = Flow(process, process.parameters(key)), key_rows(key, num_draws)
+    return lambda: draw(flow, rows, None)
+
+
+def chains() -> Callable[[], Any]:
+    """The moves of one call of 64 chains of a survey: a logistic regression of 1000 rows."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import follmer
+    from follmer.mcmc.hmc import Wide, advance, as_chains
+
+    x = np.random.default_rng(0).normal(size=(1000, 10)).astype("float32")
+    target = follmer.Target(
+        log_prior=follmer.priors.Normal(),
+        log_likelihood=lambda w, batch: jax.nn.log_sigmoid(batch @ w),
+        data=x,
+        like=jnp.zeros(10),
+    )
+    start = as_chains(target, np.zeros((64, 10)), np.zeros(64), np.zeros((64, 10)))
+    wide = Wide(jnp.zeros(10), jnp.ones(10), jnp.ones(()))
+    key, factor = jax.random.key(0), 0.05 * jnp.eye(10)
+    return lambda: advance(target, start, wide, factor, key, np.asarray(0))
+
+
+def ensemble() -> Callable[[], Any]:
+    """Steps of 16 members of an ensemble: networks of 50 hidden units, 400 rows."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import follmer
+    from follmer.mcmc.microcanonical import Dynamics, advance, as_particles
+
+    key, rng = jax.random.key(0), np.random.default_rng(0)
+    x, y = rng.normal(size=(400, 8)), rng.normal(size=400)
+    net = eqx.nn.MLP(8, 1, 50, 1, key=key)
+    target = follmer.from_network(net, data=(x, y), likelihood="normal")
+    places = 0.1 * jax.random.normal(key, (16, target.dim))
+    start = as_particles(target, places, key)
+    dynamics = Dynamics(jnp.asarray(1.0), jnp.asarray(1.0))
+    first = jnp.zeros((), jnp.int32)
+    return lambda: advance(target, start, dynamics, key, first, num_kept=5, thinning=10)
+
+
+CASES: dict[str, Callable[[], Callable[[], Any]]] = {
+    "4 training steps, d = 2": lambda: training(2, None),
+    "4 training steps, d = 124, batches of 512": lambda: training(124, 512),
+    "1024 draws, d = 2": lambda: drawing(2, 1024),
+    "64 chains × 8 moves, d = 10": chains,
+    "16 networks × 50 steps": ensemble,
+}
+
+
+def measured(cores: int, devices: int, seconds: float) -> dict[str, float]:
+    """The fastest call of every case, in this process."""
+    os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:cores])
+    import jax
+
+    import follmer
+
+    follmer.use_cores(devices)
+    found = {}
+    for name, make in CASES.items():
+        with follmer.on_mesh("auto" if devices > 1 else None):
+            call = make()
+            jax.block_until_ready(call())
+            times: list[float] = []
+            while len(times) < 3 or sum(times) < seconds:
+                began = time.perf_counter()
+                jax.block_until_ready(call())
+                times.append(time.perf_counter() - began)
+        found[name] = min(times)
+    return found
+
+
+def reductions(dim: int) -> tuple[float, float]:
+    """Sums over devices in one training step, and the bytes of all of them: one for each array of
+    the drift's parameters, and one more, in every step of the path."""
+    import jax
+
+    from benchmarks.step import TARGETS
+    from follmer.process import Process
+
+    process = Process(TARGETS[dim](), drift="mlp", drift_options={"width": WIDTH})
+    leaves = jax.tree.leaves(jax.eval_shape(process.parameters, jax.random.key(0)))
+    return NUM_STEPS * (1 + len(leaves)), 4.0 * NUM_STEPS * sum(leaf.size for leaf in leaves)
+
+
+def step_seconds(of_paths: float, num_paths: int, hosts: int, sums: float, size: float) -> float:
+    """A training step: its own paths, then rings of sums."""
+    if hosts == 1:
+        return of_paths * num_paths
+    sending = 2.0 * (hosts - 1) / hosts * size / BANDWIDTH
+    waiting = sums * LATENCY * 2.0 * math.log2(hosts)
+    return of_paths * math.ceil(num_paths / hosts) + sending + waiting
+
+
+def print_hosts(of_paths: float, dim: int) -> None:
+    """Speed-up of training steps over one host's, for several numbers of paths."""
+    sums, size = reductions(dim)
+    print(
+        f"\na training step, d = {dim}: {1e3 * of_paths:.2f} ms a path on one core, "
+        f"{sums:.0f} sums of {size / 1e6:.1f} MB together"
+    )
+    counts = (32, 1024, 32768)
+    print(f"{'hosts':>6}" + "".join(f"{f'{count} paths':>14}" for count in counts))
+    for hosts in HOSTS:
+        one = [step_seconds(of_paths, count, 1, sums, size) for count in counts]
+        many = [step_seconds(of_paths, count, hosts, sums, size) for count in counts]
+        ratios = [a / b for a, b in zip(one, many, strict=True)]
+        print(f"{hosts:>6}" + "".join(f"{ratio:>13.1f}×" for ratio in ratios))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each case")
+    parser.add_argument("--way", choices=WAYS, help="measure one way, and print JSON")
+    options = parser.parse_args()
+    if options.way is not None:
+        print(json.dumps(measured(*WAYS[options.way], options.seconds)))
+        return
+    found = {}
+    for way in WAYS:
+        command = [sys.executable, "-m", "benchmarks.devices", "--way", way]
+        command += ["--seconds", str(options.seconds)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
+        found[way] = json.loads(told.stdout)
+    print(f"{'ms':<42}" + "".join(f"{way:>22}" for way in WAYS))
+    for name, base in found["one core"].items():
+        cells = [f"{1e3 * found[way][name]:.1f} ({base / found[way][name]:.2f}×)" for way in WAYS]
+        print(f"{name:<42}" + "".join(f"{cell:>22}" for cell in cells))
+    names = list(CASES)
+    for name, dim in ((names[0], 2), (names[1], 124)):
+        print_hosts(found["one core"][name] / ITERATIONS / NUM_PATHS, dim)
+
+
+if __name__ == "__main__":
+    main()
