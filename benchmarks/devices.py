@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,16 +26,18 @@ LATENCY, BANDWIDTH = 20e-6, 12.5e9
 HOSTS = (1, 2, 4, 8, 16, 64, 256, 1000)
 NUM_PATHS, NUM_STEPS, WIDTH = 32, 20, 300
 ITERATIONS = 4
+# Dimensions of targets that are trained, and rows in a batch; None for all.
+TRAINED = {2: None, 124: 512}
 
 
-def training(dim: int, batch_size: int | None) -> Callable[[], Any]:
-    """Some training steps with the drift of the paper's width."""
+def training_arguments(dim: int, batch_size: int | None) -> tuple[Any, ...]:
+    """Of the program of some training steps, with the drift of the paper's width."""
     import jax
     import numpy as np
 
     from benchmarks.step import TARGETS
     from follmer import NSFS
-    from follmer.fitting.training import _advance, _init
+    from follmer.fitting.training import _init
 
     algorithm = NSFS(
         TARGETS[dim](),
@@ -45,9 +48,15 @@ def training(dim: int, batch_size: int | None) -> Callable[[], Any]:
         batch_size=batch_size,
     )
     key = jax.random.key(0)
-    state = _init(algorithm, key)
-    count = np.asarray(ITERATIONS)
-    return lambda: _advance(algorithm, state, key, count, ITERATIONS)
+    return algorithm, _init(algorithm, key), key, np.asarray(ITERATIONS), ITERATIONS
+
+
+def training(dim: int, batch_size: int | None) -> Callable[[], Any]:
+    """Some training steps."""
+    from follmer.fitting.training import _advance
+
+    arguments = training_arguments(dim, batch_size)
+    return lambda: _advance(*arguments)
 
 
 def drawing(dim: int, num_draws: int) -> Callable[[], Any]:
@@ -109,23 +118,23 @@ def ensemble() -> Callable[[], Any]:
 
 
 CASES: dict[str, Callable[[], Callable[[], Any]]] = {
-    "4 training steps, d = 2": lambda: training(2, None),
-    "4 training steps, d = 124, batches of 512": lambda: training(124, 512),
+    "4 training steps, d = 2": lambda: training(2, TRAINED[2]),
+    "4 training steps, d = 124, batches of 512": lambda: training(124, TRAINED[124]),
     "1024 draws, d = 2": lambda: drawing(2, 1024),
     "64 chains × 8 moves, d = 10": chains,
     "16 networks × 50 steps": ensemble,
 }
 
 
-def measured(cores: int, devices: int, seconds: float) -> dict[str, float]:
-    """The fastest call of every case, in this process."""
+def measured(cores: int, devices: int, seconds: float) -> dict[str, Any]:
+    """The fastest call of every case, in this process; on a mesh, what a training step sends."""
     os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:cores])
     import jax
 
     import follmer
 
     follmer.use_cores(devices)
-    found = {}
+    found: dict[str, Any] = {}
     for name, make in CASES.items():
         with follmer.on_mesh("auto" if devices > 1 else None):
             call = make()
@@ -136,43 +145,48 @@ def measured(cores: int, devices: int, seconds: float) -> dict[str, float]:
                 jax.block_until_ready(call())
                 times.append(time.perf_counter() - began)
         found[name] = min(times)
+    if devices > 1:
+        with follmer.on_mesh("auto"):
+            found["sums"] = {dim: sums(dim, batch) for dim, batch in TRAINED.items()}
     return found
 
 
-def reductions(dim: int) -> tuple[float, float]:
-    """Sums over devices in one training step, and the bytes of all of them: one for each array of
-    the drift's parameters, and one more, in every step of the path."""
-    import jax
+def sums(dim: int, batch_size: int | None) -> tuple[int, int]:
+    """Sums over devices in one training step, and their bytes, as the compiled program has them."""
+    from follmer.fitting.training import _advance
 
-    from benchmarks.step import TARGETS
-    from follmer.process import Process
+    text = _advance.hlo(*training_arguments(dim, batch_size))  # type: ignore[attr-defined]
+    count, size = 0, 0
+    for line in re.findall(r"^.* all-reduce\(.*$", text, re.MULTILINE):
+        result = line.split(" all-reduce(")[0]
+        shapes = re.findall(r"[fs](\d+)\[([\d,]*)\]", result)
+        bits = sum(int(b) * math.prod(map(int, filter(None, s.split(",")))) for b, s in shapes)
+        # Inside of the loop over training steps, and there of that along the path.
+        times = NUM_STEPS if line.count("while/body") > 1 else 1
+        count, size = count + times, size + times * bits // 8
+    return count, size
 
-    process = Process(TARGETS[dim](), drift="mlp", drift_options={"width": WIDTH})
-    leaves = jax.tree.leaves(jax.eval_shape(process.parameters, jax.random.key(0)))
-    return NUM_STEPS * (1 + len(leaves)), 4.0 * NUM_STEPS * sum(leaf.size for leaf in leaves)
 
-
-def step_seconds(of_paths: float, num_paths: int, hosts: int, sums: float, size: float) -> float:
-    """A training step: its own paths, then rings of sums."""
+def step_seconds(of_paths: float, num_paths: int, hosts: int, count: int, size: int) -> float:
+    """A training step of so many hosts: each one's paths, then the sums, in rings."""
     if hosts == 1:
         return of_paths * num_paths
     sending = 2.0 * (hosts - 1) / hosts * size / BANDWIDTH
-    waiting = sums * LATENCY * 2.0 * math.log2(hosts)
+    waiting = count * LATENCY * 2.0 * math.log2(hosts)
     return of_paths * math.ceil(num_paths / hosts) + sending + waiting
 
 
-def print_hosts(of_paths: float, dim: int) -> None:
+def print_hosts(of_paths: float, dim: int, count: int, size: int) -> None:
     """Speed-up of training steps over one host's, for several numbers of paths."""
-    sums, size = reductions(dim)
     print(
         f"\na training step, d = {dim}: {1e3 * of_paths:.2f} ms a path on one core, "
-        f"{sums:.0f} sums of {size / 1e6:.1f} MB together"
+        f"{count} sums of {size / count / 1e6:.2f} MB"
     )
-    counts = (32, 1024, 32768)
-    print(f"{'hosts':>6}" + "".join(f"{f'{count} paths':>14}" for count in counts))
+    numbers = (32, 1024, 32768)
+    print(f"{'hosts':>6}" + "".join(f"{f'{number} paths':>14}" for number in numbers))
     for hosts in HOSTS:
-        one = [step_seconds(of_paths, count, 1, sums, size) for count in counts]
-        many = [step_seconds(of_paths, count, hosts, sums, size) for count in counts]
+        one = [step_seconds(of_paths, number, 1, count, size) for number in numbers]
+        many = [step_seconds(of_paths, number, hosts, count, size) for number in numbers]
         ratios = [a / b for a, b in zip(one, many, strict=True)]
         print(f"{hosts:>6}" + "".join(f"{ratio:>13.1f}×" for ratio in ratios))
 
@@ -195,9 +209,10 @@ def main() -> None:
     for name, base in found["one core"].items():
         cells = [f"{1e3 * found[way][name]:.1f} ({base / found[way][name]:.2f}×)" for way in WAYS]
         print(f"{name:<42}" + "".join(f"{cell:>22}" for cell in cells))
-    names = list(CASES)
-    for name, dim in ((names[0], 2), (names[1], 124)):
-        print_hosts(found["one core"][name] / ITERATIONS / NUM_PATHS, dim)
+    sent = found["two devices"]["sums"]
+    for name, dim in zip(CASES, sent, strict=False):
+        of_paths = found["one core"][name] / ITERATIONS / NUM_PATHS
+        print_hosts(of_paths, int(dim), *sent[dim])
 
 
 if __name__ == "__main__":

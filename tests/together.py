@@ -7,9 +7,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+import jax
+
 TESTS = Path(__file__).parent
 # Seconds after which a process that should long have ended is killed.
-LIMIT = 180
+LIMIT = 600
 
 # A mini-batch logistic regression, small enough to be compiled quickly.
 MODEL = """
@@ -65,9 +67,15 @@ def told(posterior, mesh=None):
 
 
 def environment(num_devices):
-    """As the tests', with so many devices on the host; no cache of programs is shared."""
+    """As the tests', with so many devices on the host and the same cache of programs."""
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    options = {"JAX_NUM_CPU_DEVICES": str(num_devices), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    options = {
+        "JAX_NUM_CPU_DEVICES": str(num_devices),
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        "JAX_COMPILATION_CACHE_DIR": jax.config.values["jax_compilation_cache_dir"] or "",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
     return os.environ | {"PYTHONPATH": path, **options}
 
 
@@ -111,9 +119,8 @@ def start_pair(script, num_devices=1):
     """Two processes of one `jax.distributed` on the loopback, that run the same script."""
     port = free_port()
     joining = "jax.distributed.initialize('127.0.0.1:{}', 2, {}, initialization_timeout=60)\n"
-    return [
-        start(joining.format(port, index) + textwrap.dedent(script), num_devices) for index in (0, 1)
-    ]
+    script = textwrap.dedent(script)
+    return [start(joining.format(port, index) + script, num_devices) for index in (0, 1)]
 
 
 def run_pair(script, num_devices=1):

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import together
 from jax.sharding import Mesh
 
 import follmer
+import together
 from follmer import InputError
 from follmer.tools.mesh import AXES, width
 from follmer.tools.programs import compiled
@@ -54,9 +54,11 @@ def test_parts_of_programs_are_the_same_on_four_devices():
 
         @compiled
         def parts(x, key):
-            total = jax.value_and_grad(lambda s: sum_over_rows(lambda r: jnp.sin(s * r[:, 0]), x, 3))
+            def total(scale):
+                return sum_over_rows(lambda rows: jnp.sin(scale * rows[:, 0]), x, 3)
+
             mapped = in_turns(lambda row: jnp.cumsum(row), x[:37], 5)
-            return total(2.0), mapped, random_batch(key, x, 40, 7)
+            return jax.value_and_grad(total)(2.0), mapped, random_batch(key, x, 40, 7)
 
         key = jax.random.key(0)
         alone = parts(x, key)

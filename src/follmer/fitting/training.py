@@ -18,6 +18,7 @@ from follmer.nsfs import NSFS, Info, State
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, draw
 from follmer.tools.keys import KeyRows, as_keys, key_rows, named_key, named_keys
 from follmer.tools.mesh import in_turns
+from follmer.tools.processes import first_says
 from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar, Pace
 
@@ -71,7 +72,8 @@ def train(
                 run = _with_best(loop.chunk(run, bar))
                 save(run)
                 answers = [callback(_report(run)) for callback in schedule.callbacks]
-                if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
+                ends = any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
+                if first_says(ends):
                     break
                 if schedule.deadline():
                     notes.append(f"the time was up at iteration {run.iteration} of training")

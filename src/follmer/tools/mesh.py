@@ -55,22 +55,21 @@ class Placement:
                 self._remember(leaf, jax.device_put(leaf, rows_sharding(self.mesh, len(leaf))))
 
     def _placed(self, leaf: Any) -> Any:
-        if self._is_placed(leaf):
-            return leaf
         if id(leaf) in self._known:
             return self._known[id(leaf)][1]
-        copies = jax.device_put(leaf, self._here)
-        parts = [shard.data for shard in copies.addressable_shards]
-        placed = jax.make_array_from_single_device_arrays(leaf.shape, self._everywhere, parts)
+        if self._is_placed(leaf):
+            given, sharding = leaf, _left_to_xla(leaf.sharding)
+        else:
+            given, sharding = jax.device_put(leaf, self._here), self._everywhere
+        parts = [shard.data for shard in given.addressable_shards]
+        placed = jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
         self._remember(leaf, placed)
         return placed
 
     def _is_placed(self, leaf: Any) -> bool:
-        return isinstance(leaf, jax.Array) and leaf.sharding.device_set == self._devices
-
-    @property
-    def _devices(self) -> set[Any]:
-        return self._everywhere.device_set
+        sharding = leaf.sharding if isinstance(leaf, jax.Array) else None
+        devices = self._everywhere.device_set
+        return isinstance(sharding, NamedSharding) and sharding.device_set == devices
 
     def _local(self, leaf: jax.Array) -> jax.Array:
         if _is_key(leaf):
@@ -244,8 +243,13 @@ def as_mesh(mesh: Any) -> Mesh:
             f"the mesh has devices of the processes {sorted(processes)} of {jax.process_count()}.",
             hint='the devices of all processes, as "auto" has, or jax.local_devices() alone',
         )
-    # Meshes of jax.make_mesh ask for a sharding of every single operation.
-    return Mesh(mesh.devices, mesh.axis_names)
+    return _left_to_xla(NamedSharding(mesh, PartitionSpec())).mesh  # type: ignore[return-value]
+
+
+def _left_to_xla(sharding: NamedSharding) -> NamedSharding:
+    """The same sharding; meshes of jax.make_mesh ask for one of every single operation."""
+    mesh = sharding.mesh
+    return NamedSharding(Mesh(mesh.devices, mesh.axis_names), sharding.spec)
 
 
 def _constrained(tree: PyTree, mesh: Mesh, *spec: Any) -> PyTree:

@@ -57,6 +57,14 @@ class Program:
         with failing_together(where.num_processes):
             return where.returned(self._on(where.mesh, *where.arrived((args, kwargs))))
 
+    def hlo(self, *args: Any, **kwargs: Any) -> str:
+        """The text of the program that a call would run."""
+        where = placement()
+        if where is not None:
+            args, kwargs = where.arrived((args, kwargs))
+        lowered = self._on.lower(where and where.mesh, args, kwargs)  # type: ignore[attr-defined]
+        return lowered.compile().compiled.as_text()
+
     @property
     def count(self) -> int:
         """Programs that are kept."""
