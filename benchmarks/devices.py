@@ -3,8 +3,8 @@
     python -m benchmarks.devices [--seconds 1]
 
 The programs are the library's own. Every ratio compares two things measured in the same run. The
-table of hosts is computed, not measured: from the seconds on one core, the bytes that a training
-step sends and the network's figures below.
+table of hosts is computed, not measured: from the seconds of a path and of a byte that is summed,
+the bytes that a training step sends and the network's figures below.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 # Ways to use the machine: cores and devices.
 WAYS = {"one core": (1, 1), "XLA's threads": (2, 1), "two devices": (2, 2)}
@@ -167,27 +167,40 @@ def sums(dim: int, batch_size: int | None) -> tuple[int, int]:
     return count, size
 
 
-def step_seconds(of_paths: float, num_paths: int, hosts: int, count: int, size: int) -> float:
-    """A training step of so many hosts: each one's paths, then the sums, in rings."""
-    if hosts == 1:
-        return of_paths * num_paths
-    sending = 2.0 * (hosts - 1) / hosts * size / BANDWIDTH
-    waiting = count * LATENCY * 2.0 * math.log2(hosts)
-    return of_paths * math.ceil(num_paths / hosts) + sending + waiting
+class Step(NamedTuple):
+    """What a training step takes: seconds of a path and of a byte that is summed; what is sent."""
+
+    of_path: float
+    of_byte: float
+    sums: int
+    size: int
+
+    def seconds(self, num_paths: int, hosts: int) -> float:
+        """On so many hosts: each one's paths, then the sums, in rings."""
+        computing = self.of_path * math.ceil(num_paths / hosts)
+        if hosts == 1:
+            return computing
+        adding = 2.0 * (hosts - 1) / hosts * self.size * (self.of_byte + 1.0 / BANDWIDTH)
+        return computing + adding + self.sums * 2.0 * math.log2(hosts) * LATENCY
 
 
-def print_hosts(of_paths: float, dim: int, count: int, size: int) -> None:
+def step_of(found: dict[str, Any], name: str, dim: str) -> Step:
+    """The step as measured: what two devices take beyond half of one's time is for the sums."""
+    one, two = (found[way][name] / ITERATIONS for way in ("one core", "two devices"))
+    sums, size = found["two devices"]["sums"][dim]
+    return Step(one / NUM_PATHS, max(two - 0.5 * one, 0.0) / size, sums, size)
+
+
+def print_hosts(step: Step, dim: str) -> None:
     """Speed-up of training steps over one host's, for several numbers of paths."""
     print(
-        f"\na training step, d = {dim}: {1e3 * of_paths:.2f} ms a path on one core, "
-        f"{count} sums of {size / count / 1e6:.2f} MB"
+        f"\na training step, d = {dim}: {1e3 * step.of_path:.2f} ms a path, {step.sums} sums of "
+        f"{step.size / step.sums / 1e6:.2f} MB at {1e-9 / max(step.of_byte, 1e-12):.1f} GB a second"
     )
     numbers = (32, 1024, 32768)
     print(f"{'hosts':>6}" + "".join(f"{f'{number} paths':>14}" for number in numbers))
     for hosts in HOSTS:
-        one = [step_seconds(of_paths, number, 1, count, size) for number in numbers]
-        many = [step_seconds(of_paths, number, hosts, count, size) for number in numbers]
-        ratios = [a / b for a, b in zip(one, many, strict=True)]
+        ratios = [step.seconds(number, 1) / step.seconds(number, hosts) for number in numbers]
         print(f"{hosts:>6}" + "".join(f"{ratio:>13.1f}×" for ratio in ratios))
 
 
@@ -209,10 +222,8 @@ def main() -> None:
     for name, base in found["one core"].items():
         cells = [f"{1e3 * found[way][name]:.1f} ({base / found[way][name]:.2f}×)" for way in WAYS]
         print(f"{name:<42}" + "".join(f"{cell:>22}" for cell in cells))
-    sent = found["two devices"]["sums"]
-    for name, dim in zip(CASES, sent, strict=False):
-        of_paths = found["one core"][name] / ITERATIONS / NUM_PATHS
-        print_hosts(of_paths, int(dim), *sent[dim])
+    for name, dim in zip(CASES, found["two devices"]["sums"], strict=False):
+        print_hosts(step_of(found, name, dim), dim)
 
 
 if __name__ == "__main__":
