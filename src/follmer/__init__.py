@@ -6,7 +6,7 @@ from typing import Any
 from follmer import baselines, datasets, drifts, metrics, objectives, paths
 from follmer import judging as diagnostics
 from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
-from follmer.errors import FileError, FollmerError, InputError, NonFiniteError
+from follmer.errors import FileError, FollmerError, InputError, NonFiniteError, ProcessError
 from follmer.fitting.fit import PAPER, fit
 from follmer.fitting.prior_process import prior_process
 from follmer.fitting.request import Report
@@ -27,6 +27,8 @@ from follmer.targets import (
     likelihoods,
     priors,
 )
+from follmer.tools.cores import use_cores
+from follmer.tools.mesh import on_mesh
 from follmer.tools.programs import enable_compilation_cache
 
 __version__ = "0.1.0"
@@ -48,6 +50,7 @@ __all__ = [
     "Posterior",
     "Prediction",
     "Predictive",
+    "ProcessError",
     "Report",
     "State",
     "StructuredTarget",
@@ -70,11 +73,13 @@ __all__ = [
     "metrics",
     "nuts",
     "objectives",
+    "on_mesh",
     "paths",
     "prior_process",
     "priors",
     "sgd",
     "sgld",
+    "use_cores",
 ]
 
 # Imported when they are asked for: they bring packages that are slow to load.

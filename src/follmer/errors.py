@@ -33,6 +33,10 @@ class FileError(FollmerError, OSError):
     """A file is missing, truncated, foreign or does not fit the target."""
 
 
+class ProcessError(FollmerError, RuntimeError):
+    """Another process of a fit that several run together has failed, or is gone."""
+
+
 def closest(name: str, options: Iterable[str]) -> str:
     """A hint that lists the options, with the nearest one first."""
     options = sorted(options)
@@ -86,6 +90,20 @@ def in_a_line(error: Exception) -> str:
     """What kind of error it is and the first line of what it says."""
     first_line = str(error).split("\n", 1)[0]
     return f"{type(error).__name__}: {first_line}"
+
+
+def difference(found: Any, wanted: Any) -> str:
+    """Where two values differ, in words; of dictionaries, the entries that do."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        changed = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+        parts = [(name, found.get(name), wanted.get(name)) for name in changed]
+        return ", ".join(f"{name} {_entry_difference(old, new)}" for name, old, new in parts)
+    return f"{found!r} → {wanted!r}"
+
+
+def _entry_difference(found: Any, wanted: Any) -> str:
+    both_nested = isinstance(found, dict) and isinstance(wanted, dict)
+    return f"({difference(found, wanted)})" if both_nested else f"{found!r} → {wanted!r}"
 
 
 def unknown_option(name: str, options: Iterable[str]) -> InputError:

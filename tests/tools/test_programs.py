@@ -25,10 +25,10 @@ def test_programs_are_kept_until_there_are_very_many(monkeypatch):
     for size in (1, 2):
         np.testing.assert_array_equal(doubled(jnp.ones(size)), np.full(size, 2.0))
     programs.tidy()
-    assert doubled._cached._cache_size() == 2
+    assert doubled.count == 2
     doubled(jnp.ones(3))
     programs.tidy()
-    assert doubled._cached._cache_size() == 0
+    assert doubled.count == 0
     np.testing.assert_array_equal(doubled(jnp.ones(2)), [2.0, 2.0])
 
 

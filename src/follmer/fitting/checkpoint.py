@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from follmer.errors import FileError, InputError
+from follmer.errors import FileError, InputError, difference
 from follmer.mcmc.population import Population
 from follmer.nsfs import Info, State
 from follmer.plans import Plan
@@ -87,18 +87,18 @@ class Checkpoint:
         """
         path = Path(folder) / _FILE_NAME
         for one in (path, Path(folder) / _RUNG_FILE_NAME):
-            if one.exists() and not resume:
+            if storage.exists(one) and not resume:
                 raise InputError(
                     f"{one} already holds a run.",
                     hint="resume=True to go on with it, another folder, or delete the file",
                 )
-        if not path.exists():
+        if not storage.exists(path):
             return cls(path, fingerprint, resume=resume)
         header, arrays = storage.read(path, _FILE_KIND)
         for name, wanted in fingerprint.items():
             if header[name] != wanted:
                 raise FileError(
-                    f"{path} was made with other {name}: {_difference(header[name], wanted)}.",
+                    f"{path} was made with other {name}: {difference(header[name], wanted)}.",
                     cause="an argument of fit changed since",
                     hint="the arguments of the first run, or another checkpoint folder",
                 )
@@ -177,10 +177,3 @@ class Checkpoint:
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float | dict | list | tuple | None)
-
-
-def _difference(found: Any, wanted: Any) -> str:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        changed = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
-        return ", ".join(f"{name} {found.get(name)!r} → {wanted.get(name)!r}" for name in changed)
-    return f"{found!r} → {wanted!r}"

@@ -1,10 +1,12 @@
 """One call from a target to its posterior: up a ladder of plans, each trained and judged."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import optax
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
 from follmer.errors import options_checked
@@ -15,6 +17,8 @@ from follmer.posterior.posterior import Posterior
 from follmer.targets import AbstractTarget, Affine
 from follmer.tools.checks import as_key
 from follmer.tools.keys import named_key
+from follmer.tools.mesh import on_mesh, spread_rows
+from follmer.tools.processes import in_agreement, in_step
 
 # Close to the authors' own setting: `fit(target, key=key, **PAPER)`; docs/experiments.md lists what
 # differs. It keeps variance `gamma` around a mean and does not reach the posterior; their gamma was
@@ -53,6 +57,7 @@ def fit(
     audit: bool = True,
     progress: bool = True,
     max_seconds: float | None = None,
+    mesh: Mesh | str | None = None,
     **options: Any,
 ) -> Posterior:
     """Reach the posterior and return it: plan, train, judge, until a plan's draws can be used.
@@ -85,13 +90,24 @@ def fit(
       than "use the weights".
     - `max_seconds`: nothing new is begun after so many seconds: climbs, chains and training end
       early, and what was reached by then is judged as it is.
+    - `mesh`: devices to run on, side by side: "auto" for all, or a `jax.sharding.Mesh` with the
+      axes "paths" (paths, chains, particles, members of an ensemble) and "data" (rows of data). The
+      same key gives the same result, to rounding, on any number of devices (`follmer.on_mesh`).
 
     Ctrl-C ends training and returns the best drift so far.
     """
-    key = as_key(key)
-    request = as_request(target, precondition, reference, options)
-    schedule = as_schedule(chunk_size, patience, callbacks, progress, max_seconds)
-    saved = open_checkpoint(checkpoint, resume, request, key, chunk_size)
-    if check:
-        request.check(named_key(key, "check"))
-    return climb_ladder(request, key, schedule, saved, audit=audit)
+    with contextlib.ExitStack() as stack:
+        with in_agreement(mesh is not None) as told:
+            stack.enter_context(on_mesh(mesh))
+            key = as_key(key)
+            request = as_request(target, precondition, reference, options)
+            schedule = as_schedule(chunk_size, patience, callbacks, progress, max_seconds)
+            spread_rows(request.target.data)
+            if in_step():
+                told |= request.fingerprint(key, chunk_size)
+                told |= {"patience": patience, "check": check, "audit": audit}
+                told |= {"checkpoint": checkpoint, "resume": resume, "max_seconds": max_seconds}
+        saved = open_checkpoint(checkpoint, resume, request, key, chunk_size)
+        if check:
+            request.check(named_key(key, "check"))
+        return climb_ladder(request, key, schedule, saved, audit=audit)

@@ -20,7 +20,7 @@ _RARE = 0.05
 # The arguments of `fit` itself, to tell a misspelt one.
 _OF_FIT = [
     *["key", "precondition", "reference", "chunk_size", "patience", "callbacks"],
-    *["checkpoint", "resume", "check", "audit", "progress", "max_seconds"],
+    *["checkpoint", "resume", "check", "audit", "progress", "max_seconds", "mesh"],
 ]
 
 

@@ -17,6 +17,8 @@ from follmer.judging import ess_fraction
 from follmer.nsfs import NSFS, Info, State
 from follmer.posterior.samplers import DRAWS_AT_ONCE, Flow, draw
 from follmer.tools.keys import KeyRows, as_keys, key_rows, named_key, named_keys
+from follmer.tools.mesh import in_turns
+from follmer.tools.processes import first_says
 from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar, Pace
 
@@ -70,7 +72,8 @@ def train(
                 run = _with_best(loop.chunk(run, bar))
                 save(run)
                 answers = [callback(_report(run)) for callback in schedule.callbacks]
-                if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
+                ends = any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
+                if first_says(ends):
                     break
                 if schedule.deadline():
                     notes.append(f"the time was up at iteration {run.iteration} of training")
@@ -212,9 +215,7 @@ def _weigh_by_batches(algorithm: NSFS, state: State, rows: KeyRows) -> Array:
     keys, target = as_keys(rows), algorithm.target
     share = (algorithm.batch_size or 1) / (target.num_data or 1)
     at_once = int(_COST_AT_ONCE / max(share * target.gradient_cost, 1.0))
-    if at_once >= len(keys):
-        return jax.vmap(log_weight)(keys)
-    return jax.lax.map(log_weight, keys, batch_size=max(at_once, 1))
+    return in_turns(log_weight, keys, int(np.clip(at_once, 1, len(keys))))
 
 
 def _with_best(run: Run) -> Run:

@@ -1,12 +1,12 @@
 """What draws say of single data points: log likelihoods and mean outputs, some rows at a time."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.targets import Target
 from follmer.targets.data import in_chunks, take
+from follmer.tools.mesh import in_turns
 from follmer.tools.programs import compiled
 
 # Pairs of a draw and a row that are computed at once.
@@ -58,7 +58,7 @@ def _log_likelihoods(
     def one(x: Float[Array, " dim"]) -> Float[Array, " rows"]:
         return target.row_log_likelihoods(x, batch)
 
-    return jax.lax.map(one, x, batch_size=_DRAWS_AT_ONCE).T
+    return in_turns(one, x, _DRAWS_AT_ONCE).T
 
 
 @compiled
@@ -73,5 +73,5 @@ def _moments(
         likelihood, outputs = predictive.likelihood_at(theta), predictive.outputs(theta, x)
         return likelihood.mean(outputs), likelihood.variance(outputs)
 
-    means, variances = jax.lax.map(one, draws, batch_size=_DRAWS_AT_ONCE)
+    means, variances = in_turns(one, draws, _DRAWS_AT_ONCE)
     return means, jnp.mean(variances, axis=0)

@@ -14,6 +14,7 @@ from follmer.errors import NonFiniteError
 from follmer.targets import AbstractTarget
 from follmer.targets.density import values_and_gradients
 from follmer.tools.keys import normals
+from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
 from follmer.tools.progress import Pace
 
@@ -118,7 +119,7 @@ def _descended(
         updates, state = adam.update(jnp.where(sound, gradient, 0.0), state, x)
         return x + jnp.where(sound, updates, 0.0), state
 
-    return jax.lax.fori_loop(span[0], span[1], body, start)
+    return jax.lax.fori_loop(span[0], span[1], body, over(PATHS, start))
 
 
 def _adam(learning_rate: float, num_iterations: int) -> optax.GradientTransformation:

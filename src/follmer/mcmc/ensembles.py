@@ -15,6 +15,7 @@ from follmer.targets import AbstractTarget
 from follmer.targets.density import Density, values_by_batch
 from follmer.tools.clock import NEVER
 from follmer.tools.keys import named_key
+from follmer.tools.processes import first_says
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
@@ -147,7 +148,7 @@ def run_ensemble(
             while _count(now) < schedule.num_kept:
                 now = _continued(target, schedule, key, now)
                 bar.advance(schedule.thinning * len(now.kept[-1]))
-                if time.monotonic() - saved_at > _SECONDS_BETWEEN_FILES:
+                if save and first_says(time.monotonic() - saved_at > _SECONDS_BETWEEN_FILES):
                     _keep(now, save)
                     saved_at = time.monotonic()
                 if stop() and _count(now) < schedule.num_kept:

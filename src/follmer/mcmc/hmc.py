@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
+from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
 
 # Leapfrog steps of a move.
@@ -94,7 +95,7 @@ def advance(
 
     value_and_gradient = jax.vmap(jax.value_and_grad(target.log_density))
     keys = jax.random.split(jax.random.fold_in(key, call), MOVES_PER_CALL)
-    chains, (places, gradients, acceptance) = jax.lax.scan(body, chains, keys)
+    chains, (places, gradients, acceptance) = jax.lax.scan(body, over(PATHS, chains), keys)
     return Moved(chains, places, gradients, jnp.mean(acceptance))
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
+from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
 
 # The minimal-norm integrator's first fraction of a velocity step (McLachlan 1995): two gradients
@@ -50,6 +51,7 @@ def as_particles(
     target: AbstractTarget, x: Float[Array, "chains dim"], key: PRNGKeyArray
 ) -> Particles:
     """Particles at given places, with random directions and a first, short step."""
+    x = over(PATHS, x)
     direction = jax.random.normal(key, x.shape, x.dtype)
     value, gradient = jax.vmap(jax.value_and_grad(target.log_density))(x)
     first = jnp.full(len(x), _FIRST_STEP * target.dim**0.5, x.dtype)
@@ -79,7 +81,7 @@ def advance(
         particles = jax.lax.fori_loop(start, start + thinning, once, particles)
         return particles, particles.x
 
-    return jax.lax.scan(keep, particles, jnp.arange(num_kept))
+    return jax.lax.scan(keep, over(PATHS, particles), jnp.arange(num_kept))
 
 
 def move(

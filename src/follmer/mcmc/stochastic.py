@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
+from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
 
 
@@ -65,4 +66,4 @@ def advance(
         walkers = jax.lax.fori_loop(start, start + thinning, once, walkers)
         return walkers, walkers.x
 
-    return jax.lax.scan(keep, walkers, jnp.arange(num_kept))
+    return jax.lax.scan(keep, over(PATHS, walkers), jnp.arange(num_kept))

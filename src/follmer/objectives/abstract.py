@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from follmer.errors import InputError
 from follmer.objectives.problem import Problem
 from follmer.paths import Diffusion, Drift
+from follmer.tools.mesh import PATHS, over
 
 # What a loss returns: its value, and the paths' log weights −F (or an estimate, for the curve).
 Loss = tuple[Float[Array, ""], Float[Array, " paths"]]
@@ -82,6 +83,7 @@ def bridge_points(
 
     All steps of the grid take turns, so that their shares of a batch do not fluctuate.
     """
+    ends = over(PATHS, ends)
     offset_key, noise_key = jax.random.split(key)
     offset = jax.random.randint(offset_key, (), 0, diffusion.num_steps)
     steps = (jnp.arange(len(ends)) + offset) % diffusion.num_steps

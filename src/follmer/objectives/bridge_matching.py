@@ -13,6 +13,7 @@ from follmer.mcmc import hmc
 from follmer.objectives.abstract import AbstractObjective, Loss, bridge_points
 from follmer.objectives.problem import Problem
 from follmer.paths import Drift, Move
+from follmer.tools.mesh import PATHS, over
 
 
 class Memory(NamedTuple):
@@ -73,7 +74,7 @@ class BridgeMatching(AbstractObjective):
 
     def _moved(self, memory: Memory, problem: Problem, key: PRNGKeyArray) -> Memory:
         """The memory after a few moves that leave the target as it is."""
-        draws, step_size = memory
+        draws, step_size = over(PATHS, memory)
         value_and_gradient = jax.vmap(jax.value_and_grad(problem.log_density))
         zero, one = jnp.zeros(draws.shape[1], draws.dtype), jnp.ones((), draws.dtype)
         whole = hmc.Wide(zero, zero + 1.0, one)

@@ -15,6 +15,7 @@ from follmer.paths import (
     simulate,
     step_log_ratio,
 )
+from follmer.tools.mesh import PATHS, over
 
 
 class Problem(NamedTuple):
@@ -36,7 +37,8 @@ class Problem(NamedTuple):
         def one(noise: Float[Array, "steps dim"]) -> Path:
             return simulate(drift, self.diffusion, noise)
 
-        noise = jax.vmap(self.diffusion.noise)(jax.random.split(key, self.num_paths))
+        keys = over(PATHS, jax.random.split(key, self.num_paths))
+        noise = over(PATHS, jax.vmap(self.diffusion.noise)(keys))
         return jax.vmap(one, axis_name=PATHS_AXIS)(noise)
 
     def log_terminal(self, ends: Float[Array, "paths dim"]) -> Float[Array, " paths"]:

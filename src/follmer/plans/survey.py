@@ -37,7 +37,7 @@ class Store:
 
     def load(self) -> dict[str, np.ndarray] | None:
         """The arrays of an interrupted run with the same arguments; None where there are none."""
-        if not self._resume or not self._path.exists():
+        if not self._resume or not storage.exists(self._path):
             return None
         header, arrays = storage.read(self._path, _FILE_KIND)
         return arrays if header["fingerprint"] == self._fingerprint else None

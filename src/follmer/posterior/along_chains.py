@@ -13,6 +13,7 @@ from follmer.errors import InputError
 from follmer.posterior.samplers import AbstractSampler, StoredDraws, Weighted, in_chunks_of_keys
 from follmer.targets import AbstractTarget
 from follmer.tools.keys import KeyRows, as_keys
+from follmer.tools.mesh import PATHS, in_turns, over
 from follmer.tools.programs import compiled
 
 # What a file keeps of the mixture.
@@ -119,7 +120,7 @@ def rebuild_along_chains(
 
 @compiled
 def _draw(mixture: LowRankMixture, rows: KeyRows) -> Float[Array, "draws dim"]:
-    return jax.vmap(mixture.draw)(as_keys(rows))
+    return jax.vmap(mixture.draw)(over(PATHS, as_keys(rows)))
 
 
 @compiled
@@ -131,4 +132,4 @@ def _log_weights(
         return target.log_density(x) - mixture.log_density(x)
 
     # One after the other: all data are looked at for each.
-    return jax.lax.map(one, as_keys(rows))
+    return in_turns(one, as_keys(rows))

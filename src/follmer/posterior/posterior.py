@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -39,6 +40,7 @@ from follmer.targets import AbstractTarget, as_target, data_digest
 from follmer.tools import storage
 from follmer.tools.checks import as_key, positive_int
 from follmer.tools.keys import generator, named_key
+from follmer.tools.mesh import on_mesh, spread_rows
 from follmer.tools.programs import compiled
 from follmer.tools.trees import to_arrays
 
@@ -109,14 +111,21 @@ class Posterior:
 
     @options_checked
     def sample(
-        self, num_samples: int, *, key: PRNGKeyArray, num_steps: int | None = None
+        self,
+        num_samples: int,
+        *,
+        key: PRNGKeyArray,
+        num_steps: int | None = None,
+        mesh: Mesh | str | None = None,
     ) -> PyTree:
         """Draws in the target's own space: the tree of `like` (or `outputs`) with a leading axis.
 
         `num_steps` may differ from training; more steps discretise less. These draws are
-        unweighted: see `log_weights`, `expectation` and `resample` for exact answers.
+        unweighted: see `log_weights`, `expectation` and `resample` for exact answers. With a `mesh`
+        of devices they are made side by side (`follmer.on_mesh`), and are the same.
         """
-        return self.weighted_sample(num_samples, key=key, num_steps=num_steps).position
+        with on_mesh(mesh):
+            return self.weighted_sample(num_samples, key=key, num_steps=num_steps).position
 
     @options_checked
     def sample_global(
@@ -223,6 +232,7 @@ class Posterior:
         weighted: bool = False,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         y: ArrayLike | None = None,
+        mesh: Mesh | str | None = None,
     ) -> Prediction:
         """The predictive distribution of y at rows x, for targets that say how y is distributed.
 
@@ -231,16 +241,18 @@ class Posterior:
         every row comes too.
 
         `batch_size` bounds memory and leaves the answer alone: so many pairs of a draw and a row
-        are held at once, beside the draws and what is returned.
+        are held at once by a device, beside the draws and what is returned. With a `mesh` of
+        devices, draws and then rows are spread over them (`follmer.on_mesh`).
         """
         target = as_target(self.target)
         question = as_question(target, x, y, quantiles, batch_size)
-        draws, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
-        even = np.full(num_samples, -np.log(num_samples))
-        logs = pareto_smooth(log_weights)[0] if weighted else even
-        thetas = _parameters(self._coordinates, draws)
-        weights = jnp.asarray(logs, target.dtype)
-        return answer(question, thetas, weights, progress=self.progress)
+        with on_mesh(mesh):
+            draws, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
+            even = np.full(num_samples, -np.log(num_samples))
+            logs = pareto_smooth(log_weights)[0] if weighted else even
+            thetas = _parameters(self._coordinates, draws)
+            weights = jnp.asarray(logs, target.dtype)
+            return answer(question, thetas, weights, progress=self.progress)
 
     @options_checked
     def diagnostics(
@@ -443,6 +455,7 @@ class Posterior:
         count = positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
+        spread_rows(self.target.data)
         return self.sampler.sample(count, as_key(key), num_steps, progress=self.progress)
 
 

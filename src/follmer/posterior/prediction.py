@@ -14,6 +14,7 @@ from follmer.errors import InputError
 from follmer.targets import Predictive, Target
 from follmer.targets.predictive import as_rows
 from follmer.tools.checks import fraction, positive_int
+from follmer.tools.mesh import AXES, over_all, width
 from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar
 
@@ -80,7 +81,8 @@ def answer(
 ) -> Prediction:
     """The prediction from draws of the parameters and their normalised log weights."""
     num_rows = len(question.x)
-    block = int(np.clip(question.batch_size // len(log_weights), 1, num_rows))
+    at_once = width(*AXES) * question.batch_size
+    block = int(np.clip(at_once // len(log_weights), 1, num_rows))
     parts = []
     with Bar(num_rows, visible=progress, name="predicting", unit="row", late=True) as bar:
         for start in range(0, num_rows, block):
@@ -105,7 +107,7 @@ def _answer_at_once(
 ) -> Prediction:
     """All rows together, with quantiles along the second axis."""
     predictive, _, y, levels, is_count, _ = question
-    x = jnp.asarray(question.x)
+    x, y = over_all((jnp.asarray(question.x), y if y is None else jnp.asarray(y)))
     at_once = max(1, _ROWS_AT_ONCE // len(x))
     outputs = jax.lax.map(lambda theta: predictive.outputs(theta, x), thetas, batch_size=at_once)
 

@@ -18,11 +18,12 @@ from follmer.paths import Move
 from follmer.process import Process
 from follmer.targets import AbstractTarget
 from follmer.tools.keys import KeyRows, as_keys, generator, key_rows
+from follmer.tools.mesh import PATHS, over, width
 from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
-# Draws made at once; bounds memory, does not change the draws.
+# Draws made at once by each device; bounds memory, does not change the draws.
 DRAWS_AT_ONCE = 256
 # Independent draws put in a DataTree where no number is given.
 DRAWS_EXPORTED = 1000
@@ -109,7 +110,7 @@ def in_chunks_of_keys(
     draws: Callable[[KeyRows], tuple[Array, ...]], count: int, key: PRNGKeyArray, *, progress: bool
 ) -> list[Array]:
     """What `draws` makes of keys, some at a time: of one size, so that any number compiles once."""
-    chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
+    chunk = min(width(PATHS) * DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
     keys = key_rows(key, -(-count // chunk) * chunk)
     parts = []
     with Bar(count, visible=progress, name="sampling", unit="draw", late=True) as bar:
@@ -255,7 +256,7 @@ class StoredDraws(AbstractSampler):
 @compiled
 def draw(sampler: AbstractSimulator, rows: KeyRows, num_steps: int | None) -> Weighted:
     """The sampler's draws, compiled once for each number of keys."""
-    return sampler.draw(as_keys(rows), num_steps)
+    return sampler.draw(over(PATHS, as_keys(rows)), num_steps)
 
 
 @compiled
@@ -263,4 +264,4 @@ def log_weights_to(
     sampler: Any, ends: Float[np.ndarray, "draws dim"], rows: KeyRows
 ) -> Float[Array, " draws"]:
     """`sampler.log_weights_to`, compiled once for each number of ends."""
-    return sampler.log_weights_to(jnp.asarray(ends), as_keys(rows))
+    return sampler.log_weights_to(*over(PATHS, (jnp.asarray(ends), as_keys(rows))))

@@ -12,6 +12,7 @@ from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractWeighted, Flow, We
 from follmer.process import Process
 from follmer.targets import AbstractTarget, Rows, StructuredTarget, take
 from follmer.tools.keys import KeyRows, as_keys, key_rows
+from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
@@ -123,7 +124,7 @@ def simulate_globals(
     flow: StructuredFlow, rows: KeyRows, num_steps: int | None
 ) -> tuple[Float[Array, "draws global"], Float[Array, " draws"]]:
     """Globals alone, and their part of the log weights."""
-    keys = as_keys(rows)
+    keys = over(PATHS, as_keys(rows))
     target = flow._target
     none = take(target.data, np.zeros(0, int))
     drift = flow.process.drift_at(flow.parameters, none)
@@ -142,7 +143,7 @@ def simulate_locals(
     flow: StructuredFlow, rows: KeyRows, num_steps: int | None, chunk: _Chunk
 ) -> tuple[Float[Array, "draws locals"], Float[Array, " draws"]]:
     """The locals of some data points beside the keys' own globals, and their log weights."""
-    keys = as_keys(rows)
+    keys = over(PATHS, as_keys(rows))
     target = flow._target
     drift = flow.process.drift_at(flow.parameters, chunk.rows)
     own = jnp.zeros(target.global_dim, target.dtype)

@@ -12,7 +12,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from follmer.errors import InputError
 from follmer.targets.space import leaf_name
 from follmer.tools.checks import positive_int
+from follmer.tools.mesh import DATA, as_mesh, joined_rows, on_mesh, over, shares_of
+from follmer.tools.processes import in_agreement, total_of_all
 from follmer.tools.progress import Bar
+
+# Rows whose bytes are hashed at once: a bound on memory.
+_ROWS_HASHED = 4096
 
 
 def as_data(data: PyTree) -> tuple[PyTree, int]:
@@ -86,12 +91,59 @@ def named_arrays(data: PyTree) -> list[tuple[str, Any]]:
     return [(leaf_name(path) if path else "data", leaf) for path, leaf in paths]
 
 
+def joined_data(data: PyTree, mesh: Any) -> PyTree:
+    """The rows of all processes, of which each gives its own; an error unless they look alike."""
+    with on_mesh(mesh), in_agreement(True) as told:
+        told["rows"] = [row_shapes(data), jax.tree.leaves(data)[0].shape[0]]
+    return joined_rows(data, as_mesh(mesh))
+
+
 def data_digest(data: PyTree) -> str:
-    """A fingerprint of the data's numbers, kept in saved files."""
+    """A fingerprint of the data's numbers, kept in saved files.
+
+    The same whether the rows are in one place or in the shares of several processes.
+    """
     digest = hashlib.sha256()
     for leaf in filter(_is_array, jax.tree.leaves(data)):
-        digest.update(np.ascontiguousarray(leaf).tobytes())
+        array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        digest.update(f"{array.dtype}{list(array.shape)}{_sum_of_rows(array):x}".encode())
     return digest.hexdigest()
+
+
+def _sum_of_rows(array: Any) -> int:
+    """A sum over rows of numbers made of their bytes and places, so that it can be shared."""
+    whole = not isinstance(array, jax.Array) or array.is_fully_addressable
+    if whole:
+        return _sum_of_hashes(np.asarray(array), 0)
+    own = 0
+    for shard in array.addressable_shards:
+        if shard.replica_id == 0:
+            first = shard.index[0].start if shard.index else 0
+            own += _sum_of_hashes(np.asarray(shard.data), first or 0)
+    return total_of_all(own % 2**64, 2**64)
+
+
+def _sum_of_hashes(rows: np.ndarray, first: int) -> int:
+    rows = np.atleast_1d(rows)
+    if rows.size == 0:
+        return 0
+    rows = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    total = 0
+    for start in range(0, len(rows), _ROWS_HASHED):
+        some = rows[start : start + _ROWS_HASHED].astype(np.uint64)
+        # Multilinear hashing modulo 2^64, then a mixture with the row's place.
+        found = some @ (2 * _mixed(np.arange(some.shape[1], dtype=np.uint64)) + 1)
+        places = np.arange(first + start, first + start + len(some), dtype=np.uint64)
+        total += int(_mixed(found + _mixed(places)).sum())
+    return total % 2**64
+
+
+def _mixed(words: np.ndarray) -> np.ndarray:
+    """The words scrambled one by one (splitmix64)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def _is_array(leaf: Any) -> bool:
@@ -113,7 +165,7 @@ def random_batch(
     """
     if batch_size is None or num_data is None or batch_size == num_data:
         return data
-    return take(data, jax.random.randint(key, (batch_size,), 0, num_data))
+    return over(DATA, take(data, jax.random.randint(key, (batch_size,), 0, num_data)))
 
 
 def checked_batch_size(batch_size: Any, num_data: int | None) -> int | None:
@@ -138,14 +190,22 @@ def checked_batch_size(batch_size: Any, num_data: int | None) -> int | None:
 def sum_over_rows(
     function: Callable[[PyTree], Float[Array, " rows"]], data: PyTree, rows_at_once: int
 ) -> Float[Array, ""]:
-    """Σ function(rows), in the memory of `rows_at_once` rows, gradients included."""
+    """Σ function(rows), in the memory of `rows_at_once` rows a device, gradients included."""
     num_rows = jax.tree.leaves(data)[0].shape[0]
-    if num_rows <= rows_at_once:
+    shares = shares_of(num_rows)
+    if num_rows <= shares * rows_at_once:
         return jnp.sum(function(data))
+    # Each device goes through its own rows.
+    num_rows = num_rows // shares
+    by_share = jax.tree.map(lambda a: a.reshape(shares, num_rows, *a.shape[1:]), data)
+    by_share = over(DATA, by_share)
 
     def total(start: Int[Array, ""], size: int) -> Float[Array, ""]:
-        rows = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), data)
-        return jnp.sum(function(rows))
+        def rows(a: Array) -> Array:
+            some = jax.lax.dynamic_slice_in_dim(a, start, size, axis=1)
+            return some.reshape(-1, *a.shape[2:])
+
+        return jnp.sum(function(over(DATA, jax.tree.map(rows, by_share))))
 
     # Backwards each chunk is computed anew: kept results would be those of all rows.
     total = jax.checkpoint(total, static_argnums=1)

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from follmer.targets.abstract import AbstractTarget
+from follmer.tools.mesh import DATA, PATHS, over, width
 from follmer.tools.programs import compiled
 
-# Points evaluated together: where each is cheap, and where each takes long.
+# Points that a device evaluates together: where each is cheap, and where each takes long.
 _AT_ONCE, _FEW_AT_ONCE = 64, 8
 # Operations per gradient from which points are evaluated in few at a time.
 _EXPENSIVE = 1e6
@@ -21,7 +22,8 @@ class Density:
         self.target = target
         self.dim, self.dtype = target.dim, target.dtype
         self.gradient_evaluations = 0
-        self._at_once = _AT_ONCE if target.gradient_cost <= _EXPENSIVE else _FEW_AT_ONCE
+        at_once = _AT_ONCE if target.gradient_cost <= _EXPENSIVE else _FEW_AT_ONCE
+        self._at_once = width(PATHS) * at_once
 
     def __call__(
         self, x: Float[np.ndarray, "points dim"]
@@ -48,7 +50,7 @@ def values_and_gradients(
     target: AbstractTarget, x: Float[Array | np.ndarray, "points dim"]
 ) -> tuple[Float[Array, " points"], Float[Array, "points dim"]]:
     """The target's log density and its gradient at each point."""
-    return jax.vmap(jax.value_and_grad(target.log_density))(jnp.asarray(x))
+    return jax.vmap(jax.value_and_grad(target.log_density))(over(PATHS, jnp.asarray(x)))
 
 
 @compiled
@@ -56,4 +58,4 @@ def values_by_batch(
     target: AbstractTarget, x: Float[Array, "points dim"], batch: PyTree
 ) -> Float[Array, " points"]:
     """The target's log density at each point, as a batch of its data tells it."""
-    return jax.vmap(lambda x: target.log_density(x, batch))(x)
+    return jax.vmap(lambda x: target.log_density(x, over(DATA, batch)))(over(PATHS, x))

@@ -8,13 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer.errors import InputError, options_checked
 from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
 from follmer.targets.cost import Cost, cost_of
-from follmer.targets.data import as_data, check_rows_alike, sum_over_rows
+from follmer.targets.data import as_data, check_rows_alike, joined_data, sum_over_rows
 from follmer.targets.predictive import Predictive
 from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.source import AbstractSource
@@ -151,6 +152,14 @@ class Target(AbstractTarget):
             return new
         rows_at_once, gradient_cost = new._checked_functions()
         return replaced(new, rows_at_once=rows_at_once, gradient_cost=gradient_cost)
+
+    def joined(self, mesh: Mesh | str) -> "Target":
+        """The target of the rows of all processes, each of which has made one of its own rows.
+
+        For data that do not fit one machine: every process keeps its rows, on the devices that it
+        has along the axis "data" of the mesh, and nothing is gathered.
+        """
+        return self.with_data(joined_data(self.data, mesh))
 
     def log_density(self, x: Float[Array, " dim"], batch: PyTree = None) -> Float[Array, ""]:
         """ln p at unconstrained coordinates x, Jacobian included.

@@ -3,6 +3,8 @@
 import math
 import time
 
+from follmer.tools.processes import first_says
+
 
 class Deadline:
     """A moment after which nothing new is begun; never, without a number of seconds."""
@@ -13,7 +15,7 @@ class Deadline:
 
     def __call__(self) -> bool:
         """Whether the time is up."""
-        return time.monotonic() >= self._end
+        return self.seconds is not None and first_says(time.monotonic() >= self._end)
 
 
 NEVER = Deadline()

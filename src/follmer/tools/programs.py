@@ -1,10 +1,11 @@
-"""Compiled functions, and how many programs they may keep.
+"""Compiled functions: where they run, and how many programs they may keep.
 
 A program is kept for every model and shape it was compiled for, so that fits of the same model on
 other data compile nothing. A process that fits hundreds of different models would run out of memory
 maps: now and then all programs are forgotten.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,25 +13,73 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+from jax.sharding import Mesh
 
 from follmer.errors import FileError
+from follmer.tools.mesh import everywhere, is_traced, placement, traced_on
+from follmer.tools.processes import failing_together
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # Programs kept at once: each takes up to 200 of the 65 530 memory maps that Linux gives a process.
 _MOST = 128
 
-_COMPILED: list[Any] = []
+_COMPILED: list["Program"] = []
 
 # Seconds of compilation from which a program is worth a file.
 _WORTH_KEEPING = 0.1
 
 
+class Program:
+    """A function compiled by `eqx.filter_jit` for each model, shape and mesh."""
+
+    def __init__(self, function: Callable[..., Any]):
+        functools.update_wrapper(self, function)
+
+        @functools.wraps(function)
+        def on(mesh: Mesh | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if mesh is None:
+                return function(*args, **kwargs)
+            with traced_on(mesh):
+                return everywhere(function(*args, **kwargs))
+
+        # `filter_jit` must not look through to the function's own signature.
+        del on.__wrapped__
+        self._on = eqx.filter_jit(on)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_traced():
+            # A part of another program on a mesh.
+            return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
+        where = placement()
+        if where is None:
+            return self._on(None, args, kwargs)
+        with failing_together(where.num_processes):
+            return where.returned(self._on(where.mesh, *where.arrived((args, kwargs))))
+
+    def hlo(self, *args: Any, **kwargs: Any) -> str:
+        """The text of the program that a call would run."""
+        where = placement()
+        if where is not None:
+            args, kwargs = where.arrived((args, kwargs))
+        lowered = self._on.lower(where and where.mesh, args, kwargs)  # type: ignore[attr-defined]
+        return lowered.compile().compiled.as_text()
+
+    @property
+    def count(self) -> int:
+        """Programs that are kept."""
+        return self._on._cached._cache_size()  # type: ignore[attr-defined]
+
+    def forget(self) -> None:
+        """Keep none of them."""
+        self._on._cached.clear_cache()  # type: ignore[attr-defined]
+
+
 def compiled(function: _Function) -> _Function:
-    """The function, compiled by `eqx.filter_jit` for each model and shape, and known to `tidy`."""
-    wrapped: Any = eqx.filter_jit(function)
-    _COMPILED.append(wrapped)
-    return wrapped
+    """The function as a `Program` that is known to `tidy`."""
+    program: Any = Program(function)
+    _COMPILED.append(program)
+    return program
 
 
 def enable_compilation_cache(folder: str | Path | None = None) -> Path:
@@ -58,6 +107,6 @@ def enable_compilation_cache(folder: str | Path | None = None) -> Path:
 
 def tidy() -> None:
     """Forget all programs where there are very many."""
-    if sum(one._cached._cache_size() for one in _COMPILED) > _MOST:
+    if sum(one.count for one in _COMPILED) > _MOST:
         for one in _COMPILED:
-            one._cached.clear_cache()
+            one.forget()

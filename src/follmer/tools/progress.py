@@ -6,6 +6,8 @@ from collections.abc import Callable
 import numpy as np
 from tqdm.auto import tqdm
 
+from follmer.tools.processes import first_says
+
 # Is told what begins or has ended, in a line.
 Progress = Callable[[str], object]
 
@@ -29,7 +31,7 @@ class Pace:
         # The first call compiles, so it says nothing about speed.
         if self._compiled:
             wanted = SECONDS_PER_CALL * count / max(seconds, 1e-9)
-            self.count = int(np.clip(wanted, 1, 4 * self.count))
+            self.count = first_says(int(np.clip(wanted, 1, 4 * self.count)))
         else:
             self._compiled, self.count = True, 2
 

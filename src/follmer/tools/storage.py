@@ -1,5 +1,6 @@
 """Files of JSON and plain arrays: written whole or not at all, and never unpickled."""
 
+import io
 import json
 import os
 import secrets
@@ -10,17 +11,25 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from follmer.errors import FileError
+from follmer.errors import FileError, ProcessError
+from follmer.tools.processes import by_first, bytes_of_first, first_says, in_step
 
 _VERSION = 2
 
 
 def write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Replace the file at `path` by one that holds the header and the arrays."""
+    """Replace the file at `path` by one that holds the header and the arrays.
+
+    Of processes that run together the first reads and writes for all.
+    """
     text = json.dumps({"follmer": kind, "version": _VERSION, **header})
-    with replacing(path) as file:
-        header_bytes = np.frombuffer(text.encode(), np.uint8)
-        np.savez(file, allow_pickle=False, __header__=header_bytes, **arrays)
+
+    def written() -> None:
+        with replacing(path) as file:
+            header_bytes = np.frombuffer(text.encode(), np.uint8)
+            np.savez(file, allow_pickle=False, __header__=header_bytes, **arrays)
+
+    by_first(written)
 
 
 @contextmanager
@@ -45,9 +54,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         ) from error
 
 
+def exists(path: Path) -> bool:
+    """Whether the file is there."""
+    return first_says(os.path.isfile(path))
+
+
+def _opened(path: Path) -> BinaryIO:
+    return io.BytesIO(bytes_of_first(path.read_bytes)) if in_step() else path.open("rb")
+
+
 def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and arrays of a file of that kind."""
-    if not os.path.isfile(path):
+    if not exists(path):
         raise FileError(f"there is no file {path}.")
     foreign = FileError(
         f"{path} is not a follmer {kind}.",
@@ -55,10 +73,12 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         hint="the file that .save() wrote, copied again from its source",
     )
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+        with _opened(path) as file, np.load(file, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
         header = json.loads(arrays.pop("__header__").tobytes())
         found, version = header["follmer"], header["version"]
+    except ProcessError:
+        raise
     except PermissionError as error:
         raise FileError(f"cannot read {path}: {error}.") from error
     except Exception as error:
