@@ -17,6 +17,8 @@ from follmer.tools.programs import compiled
 
 # What a file keeps of the mixture.
 _PARTS = ("points", "width", "floor", "log_shares")
+# Draws that are made at once.
+_DRAWS_AT_ONCE = 16
 
 
 class ChainFlow(AbstractSampler):
@@ -119,7 +121,8 @@ def rebuild_along_chains(
 
 @compiled
 def _draw(mixture: LowRankMixture, rows: KeyRows) -> Float[Array, "draws dim"]:
-    return jax.vmap(mixture.draw)(as_keys(rows))
+    # Each copies its component's points.
+    return jax.lax.map(mixture.draw, as_keys(rows), batch_size=_DRAWS_AT_ONCE)
 
 
 @compiled
