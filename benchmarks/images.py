@@ -3,14 +3,16 @@
     python -m benchmarks.images [--networks 8] [--rows 128] [--drift zero]
 
 Images are random: no data set is needed. Every ratio compares two things measured in the same run.
+PyTorch is installed into an environment of its own, in a temporary folder.
 """
 
 import argparse
-import importlib
-import importlib.util
 import resource
-import time
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +25,8 @@ import follmer
 from benchmarks.step import matmul_rate, seconds
 from follmer.paper.experiments.lenet import LeNet, digits_network
 
+# PyTorch's version, installed by pip beside ours.
+TORCH = "2.13.0"
 # Images that stand for a data set.
 NUM_DATA = 2048
 # Gradients in one call: as in training, where memory is got once for many.
@@ -63,35 +67,27 @@ def as_users_write_it(network: LeNet) -> Callable[[jax.Array, Any], jax.Array]:
     return lambda x, batch: jax.vmap(jax.grad(log_likelihood), (0, None))(x, batch)
 
 
-def torch_seconds(num_networks: int, num_rows: int) -> float | None:
-    """The same gradient by PyTorch's `vmap`; None where PyTorch is not installed."""
-    if importlib.util.find_spec("torch") is None:
-        return None
-    torch: Any = importlib.import_module("torch")
-    nn = torch.nn
-    network = nn.Sequential(
-        *(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2)),
-        *(nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten()),
-        *(nn.Linear(256, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10)),
-    )
-    parameters = {
-        name: torch.randn(num_networks, *value.shape) * 0.1
-        for name, value in network.named_parameters()
-    }
-    x, y = torch.rand(num_rows, 1, 28, 28), torch.randint(0, 10, (num_rows,))
+def torch_seconds(num_networks: int, num_rows: int) -> float | str:
+    """The same gradient by PyTorch's `vmap`, in an environment of its own; else why there is none.
 
-    def loss(parameters: Any) -> Any:
-        outputs = torch.func.functional_call(network, parameters, (x,))
-        return nn.functional.cross_entropy(outputs, y, reduction="sum")
-
-    gradient = torch.func.vmap(torch.func.grad(loss))
-    gradient(parameters)
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
-        gradient(parameters)
-        times.append(time.perf_counter() - began)
-    return min(times)
+    The environment is made in a temporary folder and used again by the next run.
+    """
+    folder = Path(tempfile.gettempdir()) / f"follmer-benchmark-torch-{TORCH}"
+    python = folder / "bin" / "python"
+    commands = [
+        [sys.executable, "-m", "venv", str(folder)],
+        [str(python), "-m", "pip", "install", "--quiet", f"torch=={TORCH}", "numpy"],
+    ]
+    ready = folder / "ready"
+    for command in [] if ready.exists() else commands:
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        if made.returncode:
+            return f"not measured: {' '.join(command[2:])} failed"
+    ready.touch()
+    script = Path(__file__).with_name("torch_images.py")
+    command = [str(python), str(script), str(num_networks), str(num_rows)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return float(found.stdout) if found.returncode == 0 else "not measured: PyTorch failed"
 
 
 def gradients(target: follmer.Target, network: LeNet, num_networks: int, num_rows: int) -> None:
@@ -103,7 +99,7 @@ def gradients(target: follmer.Target, network: LeNet, num_networks: int, num_row
     def ours(x: jax.Array, batch: Any) -> jax.Array:
         return jax.vmap(jax.grad(target.log_likelihood), (0, None))(x, batch)
 
-    found = {
+    found: dict[str, float | str] = {
         "follmer": seconds(repeated(ours), x, batch)[1] / REPEATS,
         "jax.vmap of Equinox": seconds(repeated(as_users_write_it(network)), x, batch)[1] / REPEATS,
         "PyTorch's vmap": torch_seconds(num_networks, num_rows),
@@ -111,8 +107,8 @@ def gradients(target: follmer.Target, network: LeNet, num_networks: int, num_row
     print(f"plain float32 matmul {rate / 1e9:.0f} GFLOP/s")
     print(f"{'likelihood gradient':>22} {'ms':>8} {'of peak':>8}")
     for name, taken in found.items():
-        if taken is None:
-            print(f"{name:>22} not measured: pip install torch, then run this again")
+        if isinstance(taken, str):
+            print(f"{name:>22} {taken}")
             continue
         share = FLOPS * num_networks * num_rows / taken / rate
         print(f"{name:>22} {taken * 1e3:>8.1f} {share:>8.1%}")

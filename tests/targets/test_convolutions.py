@@ -119,9 +119,10 @@ def test_patches_of_the_images_are_computed_once_for_all_networks():
     _, fast, parameters = _pair([_conv(2, 4, 3)], (2, 11, 12))
     several = jax.tree.map(lambda leaf: jnp.stack([leaf] * 7), parameters)
     found = jax.make_jaxpr(jax.vmap(fast, (0, None)))(several, jnp.zeros((4, 2, 11, 12)))
-    # 9 places of 2 channels in a window, 9 × 10 places of 4 rows; one product for 7 networks.
-    assert "f32[18,360]" in str(found)
-    assert "f32[7,18,360]" not in str(found)
+    # 3 × 4 pixels of 2 channels under 1 × 2 outputs, 9 × 5 such places of 4 rows; one product for
+    # 7 networks.
+    assert "f32[24,180]" in str(found)
+    assert "f32[7,24,180]" not in str(found)
 
 
 def test_a_network_without_convolutions_is_not_touched():

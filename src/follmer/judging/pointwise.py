@@ -31,7 +31,7 @@ def pointwise_log_likelihood(
     found = in_chunks(
         lambda batch: _log_likelihoods(target, x, batch),
         data,
-        max(1, _PAIRS_AT_ONCE // len(x)),
+        max(1, min(_PAIRS_AT_ONCE // len(x), target.rows_at_once)),
         "log likelihoods",
         progress=progress,
     )

@@ -15,7 +15,7 @@ from follmer.paper.report import write_page
 from follmer.paper.report.reading import read_run
 from follmer.tools.progress import Progress
 from follmer.tools.storage import replacing
-from follmer.tools.tables import machine
+from follmer.tools.tables import commit, machine
 
 _BETWEEN = " && "
 
@@ -103,6 +103,8 @@ class _Folder:
         self._records: list[dict[str, Any]] = []
         self._figures: list[dict[str, Any]] = []
         self._command = command
+        # That of the code which runs: others may be checked out before the run ends.
+        self._commit = commit()
         self._commands = [command]
         if (path / "results.json").exists():
             earlier = read_run(path)
@@ -149,7 +151,8 @@ class _Folder:
         return command != self._command and what == own
 
     def _write_run(self) -> None:
-        self._write("run.json", machine(_BETWEEN.join(self._commands)))
+        measured_on = machine(_BETWEEN.join(self._commands))
+        self._write("run.json", {**measured_on, "commit": self._commit})
 
     def _write(self, name: str, content: Any) -> None:
         with replacing(self.path / name) as file:

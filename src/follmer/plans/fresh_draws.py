@@ -33,10 +33,12 @@ def sampler_of(
     chains: Float[np.ndarray, "chains draws dim"],
     method: str,
     key: PRNGKeyArray,
+    floor: float | None = None,
 ) -> ChainFlow | StoredDraws:
     """The widest flow along the chains that predicts as well as they do, else their states.
 
-    Chains have the shares under which rows that are left out are the most likely.
+    Chains have the shares under which rows that are left out are the most likely. `floor` is
+    `flow_floor` of the chains, where it is known already.
     """
     stored = StoredDraws(chains, method, exact=False)
     if target.num_data is None or getattr(target, "predictive", None) is None:
@@ -49,7 +51,7 @@ def sampler_of(
     if not np.isfinite(logs).all():
         return stored
     shares = stacked(loo_by_chain(logs.reshape(*states.shape[:2], len(rows))))
-    floor = _floor(model, flat)
+    floor = flow_floor(target, chains) if floor is None else floor
     if np.isfinite(floor) and chains.shape[1] >= max(size for size, _ in _FORMS):
         least = psis_loo(logs).mean - _TOLERANCE
         for size, width in _FORMS:
@@ -61,23 +63,23 @@ def sampler_of(
 
 
 def narrowest_flow(
-    target: AbstractTarget, chains: Float[np.ndarray, "chains draws dim"]
+    target: AbstractTarget, chains: Float[np.ndarray, "chains draws dim"], floor: float
 ) -> ChainFlow:
     """The flow of the last and narrowest form, however it predicts."""
-    states = judged_draws(chains).reshape(-1, chains.shape[-1])
-    return along_chains(target, chains, *_FORMS[-1], _floor(as_target(target), states))
+    return along_chains(target, chains, *_FORMS[-1], floor)
+
+
+def flow_floor(target: AbstractTarget, chains: Float[np.ndarray, "chains draws dim"]) -> float:
+    """An isotropic sd that costs little: E|∇ln p|² is the trace of the curvature."""
+    model, states = as_target(target), judged_draws(chains).reshape(-1, chains.shape[-1])
+    count = int(np.clip(_GRADIENTS_COST / model.gradient_cost, _FEWEST_STATES, _STATES))
+    chosen = np.linspace(0, len(states) - 1, min(count, len(states))).astype(int)
+    gradients = Density(model)(states[chosen])[1]
+    squared = float(np.mean(np.sum(gradients**2, axis=1)))
+    return float(np.sqrt(2.0 * _FLOOR_COST / squared)) if squared > 0 else float("nan")
 
 
 def _loo(target: Target, draws: Float[np.ndarray, "draws dim"], rows: np.ndarray) -> float:
     """PSIS-LOO per row; minus infinity where a draw gives a row no density."""
     logs = pointwise_log_likelihood(target, draws, rows, progress=False)
     return psis_loo(logs).mean if np.isfinite(logs).all() else float("-inf")
-
-
-def _floor(target: Target, states: Float[np.ndarray, "states dim"]) -> float:
-    """An isotropic sd that costs little: E|∇ln p|² is the trace of the curvature."""
-    count = int(np.clip(_GRADIENTS_COST / target.gradient_cost, _FEWEST_STATES, _STATES))
-    chosen = np.linspace(0, len(states) - 1, min(count, len(states))).astype(int)
-    gradients = Density(target)(states[chosen])[1]
-    squared = float(np.mean(np.sum(gradients**2, axis=1)))
-    return float(np.sqrt(2.0 * _FLOOR_COST / squared)) if squared > 0 else float("nan")

@@ -13,11 +13,13 @@ from follmer.errors import InputError
 from follmer.posterior.samplers import AbstractSampler, StoredDraws, Weighted, in_chunks_of_keys
 from follmer.targets import AbstractTarget
 from follmer.tools.keys import KeyRows, as_keys
-from follmer.tools.mesh import PATHS, in_turns, over
+from follmer.tools.mesh import in_turns
 from follmer.tools.programs import compiled
 
 # What a file keeps of the mixture.
 _PARTS = ("points", "width", "floor", "log_shares")
+# Draws that are made at once.
+_DRAWS_AT_ONCE = 16
 
 
 class ChainFlow(AbstractSampler):
@@ -120,7 +122,8 @@ def rebuild_along_chains(
 
 @compiled
 def _draw(mixture: LowRankMixture, rows: KeyRows) -> Float[Array, "draws dim"]:
-    return jax.vmap(mixture.draw)(over(PATHS, as_keys(rows)))
+    # Each copies its component's points.
+    return in_turns(mixture.draw, as_keys(rows), _DRAWS_AT_ONCE)
 
 
 @compiled

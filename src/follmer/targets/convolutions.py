@@ -3,16 +3,9 @@
 `jax.vmap` over parameters turns a convolution into one with a group for each network, which XLA
 computes slowly on a CPU, and so it does the gradient of max-pooling. `fast_on_cpu` wraps a
 network's forward pass: its jaxpr is evaluated with plain two-dimensional convolutions and poolings
-replaced by matrix products and slices that mean the same. What follows by `vmap` and `grad` are
-batched products, which are fast:
-
-- A convolution of the images themselves, which all networks share, takes their patches as one
-  matrix, computed once: a single product for all networks.
-- A later convolution takes strips: a product yields several neighbouring outputs of a row at once.
-  That is some more arithmetic than a product for each output, in matrices of a size that processors
-  are made for, of fewer copied numbers.
-- Pooling whose windows do not overlap sums, or compares, slices. Where the largest values of a
-  window are equal, the gradient is shared between them.
+replaced by products and sums that mean the same (`image_products`), and what lies between them is
+computed with the rows last (`laid_out`). What follows by `vmap` and `grad` are batched products,
+which are fast; patches of the images themselves, which all networks share, are made once.
 
 Grouped, dilated and one- or three-dimensional convolutions, overlapping windows, and whatever
 stands inside a loop stay as they are. A network without convolutions is not touched.
@@ -22,21 +15,28 @@ user. The rewrite is as fast as the same products written by hand, and serves Fl
 functions too.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
-# Columns that a product should have at least: with fewer, the matrices are too narrow.
-_COLUMNS = 128
+from follmer.targets.image_products import convolved, window_maxima, window_sums
+from follmer.targets.laid_out import (
+    Laid,
+    memory_like,
+    plain,
+    product,
+    reshaped,
+    transposed,
+    with_last,
+)
 
 Apply = Callable[[PyTree, Array], Array]
+Value = Array | Laid
 
 
 def fast_on_cpu(apply: Apply, parameters: PyTree, row_shape: tuple[int, ...], dtype: Any) -> Apply:
@@ -59,53 +59,93 @@ class _Rewritten(eqx.Module):
 
     def __call__(self, parameters: PyTree, x: Array) -> Array:
         closed, shapes = jax.make_jaxpr(self.apply, return_shape=True)(parameters, x)
-        leaves = jax.tree.leaves(parameters)
-        own = [True] * len(leaves) + [False] * len(jax.tree.leaves(x))
-        values, _ = _evaluated(closed, [*leaves, *jax.tree.leaves(x)], own)
-        return jax.tree.unflatten(jax.tree.structure(shapes), values)
+        values = _evaluated(closed, [*jax.tree.leaves(parameters), *jax.tree.leaves(x)])
+        return jax.tree.unflatten(jax.tree.structure(shapes), map(plain, values))
 
 
-def _evaluated(
-    closed: ClosedJaxpr, arguments: Sequence[Any], own: Sequence[bool]
-) -> tuple[list[Any], list[bool]]:
-    """What a jaxpr returns, and which of it depends on parameters, as `own` says of arguments."""
+def _evaluated(closed: ClosedJaxpr, arguments: Sequence[Value]) -> list[Value]:
+    """What a jaxpr returns."""
     jaxpr = closed.jaxpr
-    known: dict[Any, tuple[Any, bool]] = {}
+    known: dict[Any, Value] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    known |= dict(zip(jaxpr.invars, arguments, strict=True))
 
-    def read(variable: Any) -> tuple[Any, bool]:
-        return (variable.val, False) if isinstance(variable, Literal) else known[variable]
+    def read(variable: Any) -> Value:
+        return variable.val if isinstance(variable, Literal) else known[variable]
 
-    constants = zip(jaxpr.constvars, closed.consts, strict=True)
-    known |= {variable: (value, False) for variable, value in constants}
-    known |= dict(zip(jaxpr.invars, zip(arguments, own, strict=True), strict=True))
     for equation in jaxpr.eqns:
-        inputs, marks = (
-            zip(*map(read, equation.invars), strict=True) if equation.invars else ((), ())
-        )
-        results, found = _of_equation(jaxpr, equation, inputs, marks)
-        known |= dict(zip(equation.outvars, zip(results, found, strict=True), strict=True))
-    if not jaxpr.outvars:
-        return [], []
-    values, marks = zip(*map(read, jaxpr.outvars), strict=True)
-    return list(values), list(marks)
+        results = _of_equation(jaxpr, equation, [read(one) for one in equation.invars])
+        known |= dict(zip(equation.outvars, results, strict=True))
+    return [read(one) for one in jaxpr.outvars]
 
 
-def _of_equation(
-    whole: Jaxpr, equation: Any, inputs: Sequence[Any], own: Sequence[bool]
-) -> tuple[Sequence[Any], Sequence[bool]]:
+def _of_equation(whole: Jaxpr, equation: Any, inputs: Sequence[Value]) -> Sequence[Value]:
     name = equation.primitive.name
     if name == "conv_general_dilated" and _is_plain_convolution(equation):
-        convolve = _convolved_strips if own[0] else _convolved_patches
-        images, kernel = inputs
-        return [_convolution(convolve, images, kernel, equation.params)], [any(own)]
+        return [_convolution(inputs[0], inputs[1], equation.params)]
     if name in _POOLINGS and _is_plain_pooling(equation):
-        found = _pooled(_POOLINGS[name], inputs[0], equation.params["window_dimensions"])
-        return [found], [any(own)]
+        images = inputs[0] if isinstance(inputs[0], Laid) else with_last(inputs[0], 0)
+        return [_POOLINGS[name](images, equation.params["window_dimensions"])]
     inner = _inner(equation)
     if inner is not None:
-        return _evaluated(inner, inputs, own)
-    results = _as_it_is(whole, equation, inputs)
-    return results, [any(own)] * len(results)
+        return _evaluated(inner, inputs)
+    if any(isinstance(one, Laid) for one in inputs):
+        found = _kept_laid(whole, equation, inputs)
+        if found is not None:
+            return [found]
+    return _as_it_is(whole, equation, [plain(one) for one in inputs])
+
+
+def _kept_laid(whole: Jaxpr, equation: Any, inputs: Sequence[Value]) -> Laid | None:
+    """What an equation returns, laid as its input is; None where it must be in plain order."""
+    name, shape = equation.primitive.name, equation.outvars[0].aval.shape
+    model = next(one for one in inputs if isinstance(one, Laid))
+    if name == "transpose":
+        return transposed(model, equation.params["permutation"])
+    if name in ("reshape", "squeeze", "broadcast_in_dim", "expand_dims"):
+        return reshaped(model, shape)
+    if name == "dot_general":
+        return _product(equation, inputs)
+    if model.shape != shape:
+        return None
+    if name in _ELEMENTWISE:
+        memories = [memory_like(one, model) for one in inputs]
+        return model.with_memory(equation.primitive.bind(*memories, **equation.params))
+    if name == "custom_jvp_call" and _is_elementwise(equation):
+        # Its jaxpr knows one shape only.
+        (found,) = _as_it_is(whole, equation, [plain(one) for one in inputs])
+        return model.with_memory(memory_like(found, model))
+    return None
+
+
+def _product(equation: Any, inputs: Sequence[Value]) -> Laid | None:
+    """A product of a laid array and a plain matrix; None where it is another."""
+    given = dict(equation.params)
+    (first, second), batch = given.pop("dimension_numbers")
+    laid, matrix = (0, 1) if isinstance(inputs[0], Laid) else (1, 0)
+    values, factor = inputs[laid], inputs[matrix]
+    if not isinstance(values, Laid) or isinstance(factor, Laid):
+        return None
+    if factor.ndim != 2 or len(first) != 1 or any(batch):
+        return None
+    axis, of_matrix = (first[0], second[0]) if laid == 0 else (second[0], first[0])
+    if axis == values.last:
+        return None
+    found = product(values, axis, factor, of_matrix, **given)
+    count = len(found.axes)
+    return found if laid == 0 else transposed(found, (count - 1, *range(count - 1)))
+
+
+def _is_elementwise(equation: Any) -> bool:
+    """Whether an equation returns one array, computed element by element."""
+    inner = equation.params.get("call_jaxpr") or equation.params.get("jaxpr")
+    if inner is None:
+        return equation.primitive.name in _ELEMENTWISE
+    shapes = {one.aval.shape for step in inner.jaxpr.eqns for one in (*step.invars, *step.outvars)}
+    return (
+        len(equation.outvars) == 1
+        and shapes <= {(), equation.outvars[0].aval.shape}
+        and all(_is_elementwise(step) for step in inner.jaxpr.eqns)
+    )
 
 
 def _as_it_is(whole: Jaxpr, equation: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -152,94 +192,23 @@ def _is_plain_convolution(equation: Any) -> bool:
     )
 
 
-def _convolution(
-    convolve: Callable[..., Array], images: Array, kernel: Array, given: dict[str, Any]
-) -> Array:
-    """`convolve`, which knows one layout and no padding, for any layout and padding."""
-    axes = given["dimension_numbers"]
-    images, kernel = images.transpose(axes.lhs_spec), kernel.transpose(axes.rhs_spec)
-    edges = [(0, 0), (0, 0), *given["padding"]]
+def _convolution(images: Value, kernel: Value, given: dict[str, Any]) -> Laid:
+    """`convolved`, which knows one layout and no padding, for any layout and padding."""
+    spec = given["dimension_numbers"]
+    row, *others = spec.lhs_spec
+    # What no layer has touched yet are the rows themselves.
+    shared = not isinstance(images, Laid)
+    images, kernel = plain(images).transpose(*others, row), plain(kernel).transpose(spec.rhs_spec)
+    edges = [(0, 0), *given["padding"], (0, 0)]
     if any(edge != (0, 0) for edge in edges):
         zero = jnp.zeros((), images.dtype)
         images = jax.lax.pad(images, zero, [(low, high, 0) for low, high in edges])
-    found = convolve(images, kernel, tuple(given["window_strides"]))
+    found = convolved(images, kernel, tuple(given["window_strides"]), shared=shared)
     wanted = given["preferred_element_type"]
     found = found if wanted is None else found.astype(wanted)
-    return found.transpose(np.argsort(axes.out_spec))
-
-
-def _convolved_patches(
-    images: Float[Array, "rows ins height width"],
-    kernel: Float[Array, "outs ins kernel_height kernel_width"],
-    strides: tuple[int, int],
-) -> Float[Array, "rows outs out_height out_width"]:
-    """The convolution as one product with all patches, a column for each place of each row."""
-    outs, _, *window = kernel.shape
-    height, width = _out_sizes(images.shape[2:], window, strides)
-    by_channel = _computed_once(images.transpose(1, 0, 2, 3))
-    places = [(i, j) for i in range(window[0]) for j in range(window[1])]
-    patches = jnp.stack(
-        [
-            by_channel[:, :, _every(i, height, strides[0]), _every(j, width, strides[1])]
-            for i, j in places
-        ],
-        axis=1,
-    )
-    rows = len(images)
-    found = kernel.reshape(outs, -1) @ patches.reshape(-1, rows * height * width)
-    return found.reshape(outs, rows, height, width).transpose(1, 0, 2, 3)
-
-
-def _convolved_strips(
-    images: Float[Array, "rows ins height width"],
-    kernel: Float[Array, "outs ins kernel_height kernel_width"],
-    strides: tuple[int, int],
-) -> Float[Array, "rows outs out_height out_width"]:
-    """The convolution as products that yield `length` neighbouring outputs of a row each.
-
-    The kernel becomes a banded matrix, from the inputs under a strip to the strip's outputs.
-    """
-    rows = len(images)
-    outs, ins, *window = kernel.shape
-    height, width = _out_sizes(images.shape[2:], window, strides)
-    count = -(-width // min(width, -(-_COLUMNS // outs)))
-    length = -(-width // count)
-    seen = (length - 1) * strides[1] + window[1]  # columns of the images under a strip
-    ends = (count * length - 1) * strides[1] + window[1]
-    # The last strip may reach beyond the images.
-    images = jnp.pad(images, [*3 * [(0, 0)], (0, max(ends - images.shape[3], 0))])
-    images = _computed_once(images)
-    starts = [strip * length * strides[1] for strip in range(count)]
-    under = [
-        jnp.stack([images[:, :, _every(i, height, strides[0]), one : one + seen] for one in starts])
-        for i in range(window[0])
-    ]  # (strips, rows, ins, out_height, seen) for each row of the window
-    strips = jnp.stack(under).transpose(1, 2, 4, 3, 0, 5)
-    band = jnp.stack(
-        [
-            jnp.pad(kernel, [*3 * [(0, 0)], (j * strides[1], seen - window[1] - j * strides[1])])
-            for j in range(length)
-        ],
-        axis=-1,
-    )
-    band = _computed_once(band.transpose(1, 2, 3, 0, 4).reshape(-1, outs * length))
-    found = strips.reshape(-1, ins * window[0] * seen) @ band
-    found = _computed_once(found).reshape(count, rows, height, outs, length)
-    return found.transpose(1, 3, 2, 0, 4).reshape(rows, outs, height, -1)[..., :width]
-
-
-def _out_sizes(
-    sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
-) -> tuple[int, int]:
-    first, second = (
-        (size - part) // stride + 1
-        for size, part, stride in zip(sizes, window, strides, strict=True)
-    )
-    return first, second
-
-
-def _every(start: int, count: int, stride: int) -> slice:
-    return slice(start, start + (count - 1) * stride + 1, stride)
+    # Rows, channels, height and width, in memory's axes.
+    axes = dict(zip(spec.out_spec, [(5,), (0,), (3, 1), (4, 2)], strict=True))
+    return Laid(found, tuple(axes[place] for place in range(4)))
 
 
 def _is_plain_pooling(equation: Any) -> bool:
@@ -254,51 +223,18 @@ def _is_plain_pooling(equation: Any) -> bool:
     )
 
 
-def _pooled(
-    pool: Callable[[Array, int, int], Array], images: Array, windows: Sequence[int]
-) -> Array:
-    """Each axis pooled in turn, where the pooled axes stand last: Equinox has them in the middle,
-    between transpositions that are thereby undone."""
-    axes = [axis for axis, window in enumerate(windows) if window > 1]
-    last = list(range(-len(axes), 0))
-    images = _computed_once(jnp.moveaxis(images, axes, last))
-    for axis, place in zip(axes, last, strict=True):
-        images = pool(images, images.ndim + place, windows[axis])
-    return jnp.moveaxis(images, last, axes)
-
-
-def _sums(images: Array, axis: int, window: int) -> Array:
-    """Sums over windows side by side along an axis; by a product where it is the last."""
-    if axis < images.ndim - 1:
-        return _in_windows(images, axis, window).sum(axis=axis + 1)
-    size = images.shape[-1]
-    member = np.arange(size)[:, None] // window == np.arange(size // window)
-    return images @ jnp.asarray(member, images.dtype)
-
-
-def _largest(images: Array, axis: int, window: int) -> Array:
-    """The largest values of windows side by side along an axis."""
-    count = images.shape[axis] // window
-    parts = (
-        jax.lax.slice_in_dim(images, i, i + (count - 1) * window + 1, window, axis)
-        for i in range(window)
-    )
-    return functools.reduce(jnp.maximum, parts)
-
-
-def _in_windows(images: Array, axis: int, window: int) -> Array:
-    """The axis split into windows; what is left over at its end is left out."""
-    count = images.shape[axis] // window
-    kept = jax.lax.slice_in_dim(images, 0, count * window, axis=axis)
-    return kept.reshape(*images.shape[:axis], count, window, *images.shape[axis + 1 :])
-
-
-def _computed_once(values: Array) -> Array:
-    """The same values. XLA would compute them anew in each slice that is taken of them."""
-    return jax.lax.optimization_barrier(values)
-
-
-_POOLINGS: dict[str, Callable[[Array, int, int], Array]] = {
-    "reduce_window_sum": _sums,
-    "reduce_window_max": _largest,
+_POOLINGS: dict[str, Callable[[Laid, Sequence[int]], Laid]] = {
+    "reduce_window_sum": window_sums,
+    "reduce_window_max": window_maxima,
 }
+
+# What is computed element by element, by functions that know no shapes.
+# fmt: off
+_ELEMENTWISE = frozenset([
+    "abs", "add", "add_any", "and", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "cos",
+    "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt",
+    "integer_pow", "is_finite", "le", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne",
+    "neg", "not", "or", "pow", "rem", "round", "rsqrt", "select_n", "sign", "sin", "sqrt",
+    "square", "stop_gradient", "sub", "tan", "tanh",
+])
+# fmt: on

@@ -18,6 +18,8 @@ _TRANSCENDENTALS = frozenset(
 _CUBIC = {"cholesky": 1 / 3, "lu": 2 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4 / 3, "eig": 25.0}
 # Primitives that read no more than they return.
 _SELECTING = frozenset(("slice", "dynamic_slice", "gather"))
+# Primitives that only name elements anew: XLA seldom keeps what they return.
+_VIEWS = frozenset(("reshape", "squeeze", "expand_dims", "transpose", "broadcast_in_dim", "split"))
 # Primitives whose inner jaxpr is what they do to one element.
 _PER_ELEMENT = ("scatter", "reduce", "select_and_scatter")
 # Rounds of a loop whose end the jaxpr does not tell.
@@ -52,7 +54,7 @@ def _cost(jaxpr: Jaxpr) -> Cost:
 def _of_equation(equation: Any) -> Cost:
     name, sizes = equation.primitive.name, [_size(out) for out in equation.outvars]
     inner = [] if name.startswith(_PER_ELEMENT) else [_cost(one) for one in _inner(equation)]
-    outputs = sum(_bytes(out) for out in equation.outvars)
+    outputs = 0.0 if name in _VIEWS else sum(_bytes(out) for out in equation.outvars)
     if not inner:
         return Cost(_operations(equation, name, float(sum(sizes))), outputs)
     if name == "cond":

@@ -7,7 +7,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -32,6 +31,8 @@ LogLikelihood = Callable[[PyTree, PyTree], Float[Array, " batch"]]
 _BYTES_AT_ONCE = 8 * 2**20
 # A mini-batch, whose size was chosen, may have so many times more: parts are computed twice.
 _MORE_IN_BATCHES = 16
+# Numbers that a processor computes with at once, at most.
+_VECTOR = 16
 
 
 class Target(AbstractTarget):
@@ -268,7 +269,7 @@ class Target(AbstractTarget):
         )
         grown = cost.bytes - cost_of(self._log_likelihood, theta, fewer)[0].bytes
         per_row = max(grown, 1.0) / (num_data - half)
-        return int(np.clip(_BYTES_AT_ONCE / per_row, 1, num_data)), cost
+        return min(_whole_vectors(_BYTES_AT_ONCE / per_row), num_data), cost
 
     def _theta_shapes(self) -> PyTree:
         flat = jax.ShapeDtypeStruct((self.dim,), self.dtype)
@@ -284,6 +285,12 @@ class Target(AbstractTarget):
                 cause="its return statement is missing",
                 hint="return an array or a (nested) dict of arrays",
             )
+
+
+def _whole_vectors(rows: float) -> int:
+    """So many rows or somewhat fewer, that they fill the processor's vectors."""
+    whole = int(rows) // _VECTOR * _VECTOR
+    return max(whole or int(rows), 1)
 
 
 def as_any_target(target: Any) -> AbstractTarget:

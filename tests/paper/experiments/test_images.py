@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from follmer.paper.experiments import weight_marginals
-from follmer.paper.experiments.image_rows import Memory
 from follmer.paper.experiments.images import angles_of_test, entropy, rotated
 from follmer.paper.experiments.lenet import digits_network, photographs_network
+from follmer.paper.experiments.parts import Parts
 from follmer.paper.report.published import published
 
 
@@ -47,7 +47,7 @@ def test_entropy_of_predictions():
 
 
 def test_parts_are_made_once_for_a_target_and_their_seconds_are_told():
-    memory, made = Memory(), []
+    parts, made = Parts(), []
     first, second = object(), object()
 
     def part():
@@ -55,18 +55,18 @@ def test_parts_are_made_once_for_a_target_and_their_seconds_are_told():
         return made[-1]
 
     for target, wanted in ((first, 0), (first, 0), (second, 1)):
-        memory.begin(target, jax.random.key(0), None)
-        assert memory.part("points", part) == wanted
-    assert memory.earlier == 0.0
-    memory.begin(second, jax.random.key(0), None)
-    memory.part("points", part)
-    seconds = memory.earlier
+        parts.begin(target, jax.random.key(0))
+        assert parts.part("points", part) == wanted
+    assert parts.earlier == 0.0
+    parts.begin(second, jax.random.key(0))
+    parts.part("points", part)
+    seconds = parts.earlier
     assert seconds > 0.0
     # Asked for twice, counted once.
-    memory.part("points", part)
-    assert memory.earlier == seconds
-    memory.begin(second, jax.random.key(1), None)
-    assert memory.part("points", part) == 2
+    parts.part("points", part)
+    assert parts.earlier == seconds
+    parts.begin(second, jax.random.key(1))
+    assert parts.part("points", part) == 2
 
 
 def test_rotated_digits_stand_beside_the_papers_own_numbers():

@@ -44,8 +44,7 @@ class Method(NamedTuple):
     num_steps: int | None = None
     weighted: bool = False
     num_judged: int = 1024
-    # Seconds that went into the last posterior before `run` was called, for another method.
-    earlier: Callable[[], float] = lambda: 0.0
+    shares: bool = False  # whether `run` takes the run's `Parts`, as `parts`
 
     def given(self, options: Mapping[str, Any]) -> "Method":
         """The same method with some options in place of its own."""

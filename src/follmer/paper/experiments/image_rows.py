@@ -1,13 +1,11 @@
 """The rows of the images' tables: what is made of one ensemble, trained flows, SGLD and SGD.
 
 `points`, `ensemble`, `n_sfs` and `ensemble_cold` come from the same descents, and the first three
-from one run of chains: each part is made once for a target and key, and remembered until others
-come.
+from one run of chains: each part is made once in a run (`Parts`).
 """
 
-import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +21,9 @@ from follmer.judging.examination import predictions_audited
 from follmer.mcmc.ensembles import Ensemble, Schedule, point_estimates, run_ensemble
 from follmer.nsfs import NSFS
 from follmer.paper.experiments.experiment import Method, baseline
+from follmer.paper.experiments.parts import Parts
 from follmer.plans.ensemble import METHOD, schedule_for
-from follmer.plans.fresh_draws import narrowest_flow, sampler_of
+from follmer.plans.fresh_draws import flow_floor, narrowest_flow, sampler_of
 from follmer.posterior.along_chains import ChainFlow
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import AbstractSampler, StoredDraws
@@ -44,41 +43,6 @@ _STL_PATHS, _STL_BATCH, _STL_ITERATIONS, _STL_RATE = 8, 128, 1500, 0.05
 # Draws of a trained flow that are kept, and that are simulated at once.
 _DRAWS, _DRAWS_AT_ONCE = 100, 20
 
-_Part = TypeVar("_Part")
-
-
-class Memory:
-    """What was made for the present target and key, and how many seconds each part took."""
-
-    def __init__(self) -> None:
-        self._of: tuple[Any, bytes, int | None] | None = None
-        self._parts: dict[str, tuple[Any, float]] = {}
-        self._counted: set[str] = set()
-        self.earlier = 0.0  # seconds of parts that the present row did not have to make
-
-    def begin(self, target: Target, key: PRNGKeyArray, num_iterations: int | None) -> None:
-        """A row begins; all is forgotten where it is another's target, key or number of steps."""
-        asked = (target, np.asarray(jax.random.key_data(key)).tobytes(), num_iterations)
-        if self._of is None or self._of[0] is not target or self._of[1:] != asked[1:]:
-            self._of, self._parts = asked, {}
-        self._counted, self.earlier = set(), 0.0
-
-    def part(self, name: str, make: Callable[[], _Part]) -> _Part:
-        """The part of that name, made where there is none yet."""
-        if name in self._parts:
-            value, seconds = self._parts[name]
-            self.earlier += 0.0 if name in self._counted else seconds
-            self._counted.add(name)
-            return value
-        began = time.perf_counter()
-        value = make()
-        self._counted.add(name)
-        self._parts[name] = value, time.perf_counter() - began
-        return value
-
-
-MEMORY = Memory()
-
 
 def auto_rows(tiny: bool, sgld_a: float) -> dict[str, Method]:
     """The rows of the library's own way."""
@@ -94,10 +58,7 @@ def auto_rows(tiny: bool, sgld_a: float) -> dict[str, Method]:
     settings["n_sfs_stl"] = {"objective": "stl", "num_iterations": _STL_ITERATIONS}
     found = {
         name: Method(
-            _remembering(make, tiny),
-            settings[name],
-            8 if name == "points" else 100,
-            earlier=lambda: MEMORY.earlier,
+            _sharing(make, tiny), settings[name], 8 if name == "points" else 100, shares=True
         )
         for name, make in makers.items()
     }
@@ -140,83 +101,98 @@ def _baselines(tiny: bool, sgld_a: float) -> dict[str, Method]:
     }
 
 
-def _remembering(
-    make: Callable[[Target, PRNGKeyArray, Schedule], Posterior], tiny: bool
-) -> Callable[..., Posterior]:
-    def made(target: Target, key: PRNGKeyArray, num_iterations: int | None = None) -> Posterior:
-        MEMORY.begin(target, key, num_iterations)
+class _Asked(NamedTuple):
+    """What a row is made for, and the parts that it shares with others."""
+
+    target: Target
+    key: PRNGKeyArray
+    schedule: Schedule
+    parts: Parts
+
+
+def _sharing(make: Callable[[_Asked], Posterior], tiny: bool) -> Callable[..., Posterior]:
+    def made(
+        target: Target, key: PRNGKeyArray, num_iterations: int | None = None, *, parts: Parts
+    ) -> Posterior:
+        parts.begin(target, key, num_iterations)
         schedule = Schedule(4, 40, 80, 2, 32, 32) if tiny else schedule_for(target)
         if num_iterations is not None:
             kept = max(schedule.num_kept * num_iterations // schedule.num_descent_steps, 20)
             schedule = schedule._replace(
                 num_descent_steps=num_iterations, num_steps=kept * schedule.thinning
             )
-        return make(target, key, schedule)
+        return make(_Asked(target, key, schedule, parts))
 
     return made
 
 
-def _descended(
-    target: Target, key: PRNGKeyArray, schedule: Schedule
-) -> Float[Array, "members dim"]:
+def _descended(asked: _Asked) -> Float[Array, "members dim"]:
     def make() -> Float[Array, "members dim"]:
-        with Bar(schedule.num_descent_steps, name="descents", unit="step") as bar:
-            return point_estimates(target, schedule, key, bar.advance)[0]
+        with Bar(asked.schedule.num_descent_steps, name="descents", unit="step") as bar:
+            return point_estimates(asked.target, asked.schedule, asked.key, bar.advance)[0]
 
-    return MEMORY.part("points", make)
-
-
-def _chains(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Ensemble:
-    points = _descended(target, key, schedule)
-    return MEMORY.part("chains", lambda: run_ensemble(target, schedule, key, points=points))
+    return asked.parts.part("points", make)
 
 
-def _points(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Posterior:
-    points = np.asarray(_descended(target, key, schedule))
+def _chains(asked: _Asked) -> Ensemble:
+    target, key, schedule, parts = asked
+    points = _descended(asked)
+    return parts.part("chains", lambda: run_ensemble(target, schedule, key, points=points))
+
+
+def _points(asked: _Asked) -> Posterior:
+    points, schedule = np.asarray(_descended(asked)), asked.schedule
     words = (
         f"{schedule.num_members} point estimates by {schedule.num_descent_steps} steps of Adam on "
         f"batches of {schedule.batch_size}, averaged: no posterior"
     )
-    return _posterior(target, StoredDraws(points[:, None], "points", exact=False), words)
+    return _posterior(asked.target, StoredDraws(points[:, None], "points", exact=False), words)
 
 
-def _ensemble(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Posterior:
-    draws = _chains(target, key, schedule).draws
-    found = _posterior(target, StoredDraws(draws, "ensemble", exact=False), _words(schedule, draws))
-    return MEMORY.part("audit", lambda: predictions_audited(found, named_key(key, "audit")))
+def _ensemble(asked: _Asked) -> Posterior:
+    draws = _chains(asked).draws
+    sampler = StoredDraws(draws, "ensemble", exact=False)
+    found = _posterior(asked.target, sampler, _words(asked.schedule, draws))
+    audit_key = named_key(asked.key, "audit")
+    return asked.parts.part("audit", lambda: predictions_audited(found, audit_key))
 
 
-def _n_sfs(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Posterior:
-    draws = _chains(target, key, schedule).draws
-    flow_key = named_key(key, "flow")
-    flow = MEMORY.part("flow", lambda: sampler_of(target, draws, METHOD, flow_key))
+def _n_sfs(asked: _Asked) -> Posterior:
+    target, key, schedule, parts = asked
+    draws = _chains(asked).draws
+    floor = parts.part("floor", lambda: flow_floor(target, draws))
+    flow = parts.part(
+        "flow", lambda: sampler_of(target, draws, METHOD, named_key(key, "flow"), floor)
+    )
     words = ["fresh draws of a flow along the chains"]
     if not isinstance(flow, ChainFlow):
-        flow = narrowest_flow(target, draws)
+        flow = narrowest_flow(target, draws, floor)
         words.append(
             "no flow along the chains predicts the training rows as well as they do (PSIS-LOO): "
             "this is the narrowest"
         )
-    audit = _ensemble(target, key, schedule).audit
+    audit = _ensemble(asked).audit
     found = _posterior(target, flow, _words(schedule, draws), *words)
     return found if audit is None else found.with_audit(audit)
 
 
-def _cold(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Posterior:
-    points = _descended(target, key, schedule)
+def _cold(asked: _Asked) -> Posterior:
+    target, key, schedule, parts = asked
+    points = _descended(asked)
     kept = max(int(_COLD_SHARE * schedule.num_kept), 20)
     cold = schedule._replace(temperature=TEMPERATURE, num_steps=kept * schedule.thinning)
     cold_key = named_key(key, "cold")
-    draws = MEMORY.part("cold", lambda: run_ensemble(target, cold, cold_key, points=points)).draws
+    draws = parts.part("cold", lambda: run_ensemble(target, cold, cold_key, points=points)).draws
     words = f"temperature {TEMPERATURE}: draws of a density that is sharper than the posterior"
     return _posterior(
         target, StoredDraws(draws, "cold ensemble", exact=False), _words(cold, draws), words
     )
 
 
-def _stl(target: Target, key: PRNGKeyArray, schedule: Schedule) -> Posterior:
+def _stl(asked: _Asked) -> Posterior:
     """A Gaussian process around one chain, its means and widths trained by sticking the landing."""
-    first = _chains(target, key, schedule).draws[0]
+    target, key, schedule, _ = asked
+    first = _chains(asked).draws[0]
     affine = diagonal(first.mean(axis=0), np.maximum(first.std(axis=0), 1e-6), target.dtype)
     short = schedule.num_descent_steps < _STL_ITERATIONS
     algorithm = NSFS(

@@ -33,6 +33,7 @@ from follmer.paper.experiments.experiment import (
     Record,
     Trial,
 )
+from follmer.paper.experiments.parts import Parts
 from follmer.posterior.posterior import Posterior
 from follmer.tools.checks import known_names, positive_int
 from follmer.tools.progress import Progress
@@ -93,16 +94,23 @@ def run(
                 f"{n}: {', '.join(EXPERIMENTS[n].methods(preset, tiny))}" for n in names
             ),
         )
+    parts = Parts()
     return (
         result
         for name, own in chosen.items()
         for seed in range(seeds)
-        for result in _results(name, preset, own, seed, tiny, progress)
+        for result in _results(name, preset, own, seed, tiny, parts, progress)
     )
 
 
 def _results(
-    name: str, preset: str, methods: dict[str, Method], seed: int, tiny: bool, progress: Progress
+    name: str,
+    preset: str,
+    methods: dict[str, Method],
+    seed: int,
+    tiny: bool,
+    parts: Parts,
+    progress: Progress,
 ) -> Iterator[Result]:
     def failed(settings: dict[str, Any], method: str, seconds: float, error: Exception) -> Result:
         progress(f"failed: {error}")
@@ -120,7 +128,7 @@ def _results(
             began = time.perf_counter()
             try:
                 if made is None or method in case.options:
-                    made = _made(how, case, seed)
+                    made = _made(how, case, seed, parts)
                 posterior, seconds = made
                 trial, found = _judged(method, how, case, seed, posterior)
             except Exception as error:
@@ -143,11 +151,11 @@ def _results(
             yield failed({"case": "", **how.settings}, method, 0.0, error)
 
 
-def _made(how: Method, case: Case, seed: int) -> tuple[Posterior, float]:
-    """The posterior, and how long it took."""
+def _made(how: Method, case: Case, seed: int, parts: Parts) -> tuple[Posterior, float]:
+    """The posterior, and how long it took, with parts that another method had made before."""
     began = time.perf_counter()
-    posterior = how.run(case.target, _keys(seed)[0])
-    seconds = time.perf_counter() - began + how.earlier()
+    posterior = how.run(case.target, _keys(seed)[0], **({"parts": parts} if how.shares else {}))
+    seconds = time.perf_counter() - began + (parts.earlier if how.shares else 0.0)
     if any(note.startswith(INTERRUPTED) for note in posterior.notes):
         # Ctrl-C meant the whole run, and a drift cut short is no result.
         raise KeyboardInterrupt
