@@ -28,7 +28,7 @@ from follmer.tools.tables import machine
 NAMES = ("ionosphere", "german_credit", "breast_cancer", "cox_process")
 # Particles and powers of a run: its error falls with the root of their product.
 _SIZES = {"cox_process": (256, 200)}
-_USUAL = (4096, 200)
+_USUAL = (2048, 100)
 _LEAPFROG, _ACCEPTED = 6, 0.8
 _NEWTON_STEPS = 100
 

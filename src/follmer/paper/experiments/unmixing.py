@@ -50,6 +50,7 @@ _HELD_OUT = 0.2
 _FLOWS = ("n_sfs", "n_sfs_decoupled")
 _NUM_DRAWS = 100
 _PIXELS = 4  # in a batch of the paper preset
+_PANEL = (2.3, 2.7)  # inches of an image under its title of three lines
 
 
 class Study(NamedTuple):
@@ -169,7 +170,7 @@ def _composites(label: str, trials: Sequence[Trial]) -> Picture:
     known = {} if study.scene.abundances is None else {"truth": study.scene.abundances}
     images = {**known, "exact posterior": study.exact.mean}
     images |= {plots.METHODS[one.method].label: _mean(one) for one in trials}
-    figure, axes = plots.panels(list(images), columns=3)
+    figure, axes = plots.panels(list(images), columns=3, size=_PANEL)
     for panel, image in zip(axes, images.values(), strict=True):
         plots.composite(panel, _image(trials[0], image))
     speckle = scores(study.exact.mean[None], study.scene)["speckle"]
@@ -194,7 +195,7 @@ def _grid(
     if not labels:
         return
     titles = [_title(label, found.get(label)) for label in labels]
-    figure, axes = plots.panels(titles, columns=min(columns, len(labels)))
+    figure, axes = plots.panels(titles, columns=min(columns, len(labels)), size=_PANEL)
     for panel, label in zip(axes, labels, strict=True):
         trial = found.get(label)
         plots.composite(panel, None if trial is None else _image(trial, _mean(trial)))
@@ -203,8 +204,9 @@ def _grid(
     yield Picture(
         f"sensitivity_{method}",
         f"Sensitivity of {name}",
-        f"A small simulated scene by {name}, with the abundances' RMSE and speckle. Images show "
-        f"means alone: panels that look the same need not be safe.{_coverage(scored)}",
+        f"A small simulated scene by {name}, with the abundances' RMSE and the coverage of their "
+        "90 % intervals. Images show means alone: panels that look the same need not be safe."
+        f"{_coverage(scored)}",
         figure,
     )
 
@@ -225,7 +227,7 @@ def _title(label: str, trial: Trial | None) -> str:
     if trial is None:
         return label
     told = trial.metrics
-    return f"{label}\nRMSE {told['abundance_rmse']:.3f}, speckle {told['speckle']:.3f}"
+    return f"{label}\nRMSE {told['abundance_rmse']:.4f}\ncoverage {told['coverage_90']:.2f}"
 
 
 def _image(
