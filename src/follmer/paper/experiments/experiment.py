@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import optax
 from jaxtyping import PRNGKeyArray, PyTree
 
-from follmer.baselines import mc_sfs, nuts, sgd, sgld
+from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
 from follmer.fitting.fit import PAPER, fit
 from follmer.posterior.posterior import Posterior
 from follmer.targets import StructuredTarget, Target
@@ -166,6 +166,15 @@ def baseline(name: str, tiny: bool, **options: Any) -> dict[str, Method]:
         # A draw of MC-SFS takes as long as a thousand others.
         method = method._replace(num_judged=100, is_timed_by_draws=True)
     return {name: method}
+
+
+def authors_sgld(
+    tiny: bool, a: float, b: float, num_iterations: int, batch_size: int
+) -> dict[str, Method]:
+    """SGLD by the schedule that the paper prints, its last 100 iterations kept."""
+    kept = {} if tiny else {"burn_in": num_iterations - 100, "thinning": 1}
+    options = {"num_iterations": num_iterations, "batch_size": batch_size, **kept}
+    return baseline("sgld", tiny, step_size=PolynomialDecay(a, b), **options)
 
 
 def told(options: Mapping[str, Any]) -> dict[str, Any]:

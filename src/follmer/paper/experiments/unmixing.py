@@ -134,7 +134,7 @@ def held_out_rmse(draws: Draws, scene: Scene, mean: Float[np.ndarray, "pixels ma
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
     authors = {"gamma": 0.2**2, "num_iterations": 2000, "learning_rate": 1e-5}
-    coupled = n_sfs(preset, tiny, num_steps=100, drift="resnet", **authors)["n_sfs"]
+    coupled = n_sfs(preset, tiny, num_steps=100, **authors)["n_sfs"]
     # "Whole dataset" in the paper; pixels drawn at random have the same gradient on average.
     decoupled = n_sfs(preset, tiny, num_steps=100, batch_size=_PIXELS, **authors)["n_sfs"]
     if tiny and preset == "auto":
