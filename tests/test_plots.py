@@ -64,6 +64,24 @@ def test_the_reliability_diagram_skips_empty_bins_and_shows_the_share_of_the_oth
     np.testing.assert_allclose(shares.patches[0].get_data().values, [0, 0.75, 0.25])
 
 
+def test_the_bars_of_a_bin_are_wilsons_interval():
+    share, count = np.array([0.5, 1.0]), np.array([100, 4])
+    below, above = plots.wilson(share, count)
+    # At the interval's ends the share is one standard error away, by the error at the end itself.
+    for end, far in ((share - below, below), (share + above, above)):
+        inside = end < 1.0
+        np.testing.assert_allclose(far[inside], np.sqrt(end * (1 - end) / count)[inside])
+    assert above[1] == 0
+
+
+def test_bars_stand_on_the_curve(panel):
+    _, axes = panel
+    plots.calibration(axes, {"n_sfs": CURVE})
+    first, _ = axes.collections[0].get_segments()
+    below, above = plots.wilson(np.array([0.6]), CURVE.counts[[1]])
+    np.testing.assert_allclose(first[:, 1], [0.6 - below[0], 0.6 + above[0]])
+
+
 def test_legends_stand_outside_the_data(panel):
     figure, axes = panel
     plots.calibration(axes, {"n_sfs": CURVE})
@@ -129,6 +147,21 @@ def test_errors_by_dimension_stay_on_the_logarithmic_axes(panel):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "4"]
     bars = axes.collections[0].get_segments()
     np.testing.assert_allclose([bar[:, 1] for bar in bars], [[0.1, 6.0], [1.5, 2.5]])
+
+
+def test_published_errors_are_dashed_in_the_colour_of_their_method(panel):
+    _, axes = panel
+    own = {"mc_sfs": ([1.0, 2.0], [0.0, 0.0])}
+    plots.error_by_dimension(axes, [2, 4], own, published={"mc_sfs": [3.0, np.nan]})
+    line = lines(axes)["MC-SFS, published"]
+    assert (line.get_linestyle(), line.get_color()) == ("--", plots.METHODS["mc_sfs"].colour)
+    np.testing.assert_array_equal(line.get_ydata(), [3.0, np.nan])
+
+
+def test_circles_are_circles(panel):
+    _, axes = panel
+    plots.scatter_over_contours(axes, np.zeros((5, 2)), GRID, GRID, -GRID[:, None] * GRID)
+    assert axes.get_aspect() == 1.0
 
 
 def test_a_composite_shows_shares_as_colours_or_says_that_there_are_none(panel):

@@ -95,8 +95,42 @@ def posteriordb() -> Figure:
     return figure
 
 
+def mc_sfs_cost() -> Figure:
+    """Seconds of draws of MC-SFS by steps × samples; N-SFS with its training, and without."""
+    stored = json.loads((RECORDS / "mc_sfs_cost.json").read_text())
+    named = {name: plots.METHODS[name] for name in ("mc_sfs", "n_sfs")}
+    title = f"Linear regression, d = {stored['dim']}: {stored['num_draws']} draws"
+    figure, (axes,) = plots.panels([title], size=(7.4, 3.9))
+    theirs = [one for one in stored["results"] if one["method"] == "mc_sfs"]
+    for samples, shape in zip(sorted({one["samples"] for one in theirs}), "osD", strict=True):
+        own = [one for one in theirs if one["samples"] == samples]
+        axes.plot(
+            [one["steps"] * one["samples"] for one in own],
+            [one["draws"] for one in own],
+            marker=shape,
+            color=named["mc_sfs"].colour,
+            label=f"MC-SFS, {samples} samples",
+        )
+    for one in (one for one in stored["results"] if one["method"] == "n_sfs"):
+        style = "-" if one["preset"] == "auto" else "--"
+        for what, seconds in (
+            ("fit and draws", one["fit"] + one["draws"]),
+            ("draws", one["draws"]),
+        ):
+            axes.axhline(
+                seconds,
+                linestyle=style,
+                linewidth=1.8 if what == "draws" else 1.0,
+                color=named["n_sfs"].colour,
+                label=f"N-SFS ({one['preset']}), {what}",
+            )
+    axes.set(xscale="log", yscale="log", xlabel="steps × samples", ylabel="seconds")
+    plots.legend(axes)
+    return figure
+
+
 def main() -> None:
-    for draw in (verdicts, modes, evidence, posteriordb):
+    for draw in (verdicts, modes, evidence, posteriordb, mc_sfs_cost):
         print(plots.save(draw(), FOLDER / f"{draw.__name__}.svg").name)
 
 

@@ -105,19 +105,26 @@ def in_our_look(function: Callable[_Parameters, _Result]) -> Callable[_Parameter
 
 
 @in_our_look
-def figure(rows: int = 1, columns: int = 1) -> "tuple[Figure, np.ndarray]":
-    """A figure and its panels, an array of `rows` by `columns` axes."""
+def figure(
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (_WIDTH, _HEIGHT)
+) -> "tuple[Figure, np.ndarray]":
+    """A figure and its panels, an array of `rows` by `columns` axes of that size in inches."""
     made = _matplotlib("matplotlib.figure").Figure(
-        figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained"
+        figsize=(size[0] * columns, size[1] * rows), layout="constrained"
     )
     return made, made.subplots(rows, columns, squeeze=False)
 
 
 @in_our_look
-def panels(titles: Sequence[str], *, columns: int | None = None) -> "tuple[Figure, list[Axes]]":
+def panels(
+    titles: Sequence[str],
+    *,
+    columns: int | None = None,
+    size: tuple[float, float] = (_WIDTH, _HEIGHT),
+) -> "tuple[Figure, list[Axes]]":
     """A figure with a panel under each title, in rows of two, or of three where there are many."""
     columns = columns or min(len(titles), 2 if len(titles) <= 4 else 3)
-    made, grid = figure(-(-len(titles) // columns), columns)
+    made, grid = figure(-(-len(titles) // columns), columns, size=size)
     axes = list(grid.flat)
     for spare in axes[len(titles) :]:
         spare.remove()
@@ -153,7 +160,10 @@ def rendered(figure: "Figure", kind: str = "svg") -> bytes:
 
 @in_our_look
 def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
-    """Accuracy by confidence, a curve per method, with the share of points in each bin above."""
+    """Accuracy by confidence, a curve per method, with the share of points in each bin above.
+
+    Bars are intervals of one standard error (Wilson's), for so many points in a bin.
+    """
     shares = axes.inset_axes((0.0, 1.04, 1.0, 0.22), sharex=axes)
     axes.plot([0, 1], [0, 1], "--", color=_TRUTH, linewidth=1, label="calibrated")
     lowest = 1.0
@@ -161,6 +171,8 @@ def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
         filled = curve.counts > 0
         x, y = curve.confidences[filled], curve.accuracies[filled]
         axes.plot(x, y, marker=marker, color=colour, label=label)
+        bars = wilson(y, curve.counts[filled])
+        axes.errorbar(x, y, yerr=bars, fmt="none", color=colour, linewidth=1.1, capsize=2.5)
         edges = np.linspace(0, 1, len(curve.counts) + 1)
         total = max(curve.counts.sum(), 1)
         shares.stairs(curve.counts / total, edges, color=colour, linewidth=1.3)
@@ -170,6 +182,18 @@ def calibration(axes: "Axes", curves: Mapping[str, CalibrationCurve]) -> None:
     limits = (max(lowest - 0.03, 0.0), 1.02)
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=limits, ylim=limits)
     legend(axes)
+
+
+def wilson(
+    share: Float[np.ndarray, " bins"], count: Int[np.ndarray, " bins"]
+) -> Float[np.ndarray, "2 bins"]:
+    """How far one standard error reaches below and above a share of so many points.
+
+    Wilson's interval, which has a length where the share is 0 or 1.
+    """
+    middle = (share + 0.5 / count) / (1.0 + 1.0 / count)
+    half = np.sqrt(share * (1.0 - share) / count + 0.25 / count**2) / (1.0 + 1.0 / count)
+    return np.maximum([share - (middle - half), middle + half - share], 0.0)
 
 
 @in_our_look
@@ -247,6 +271,7 @@ def class_contours(
         dots(axes, chosen[:, 0], chosen[:, 1], color=colour, label=f"class {label}")
     axes.grid(False)
     axes.set(xlabel="x₀", ylabel="x₁", xlim=grid_x[[0, -1]], ylim=grid_y[[0, -1]])
+    axes.set_aspect("equal")
     colour_bar = axes.figure.colorbar(filled, ax=axes, ticks=[0, 0.5, 1], shrink=0.8)
     # The ends of the scale have the colours of the dots, so it is their legend too.
     colour_bar.set_ticklabels(["0: class 0", "0.5", "1: class 1"])
@@ -272,6 +297,7 @@ def scatter_over_contours(
     label, colour = METHODS[method]
     dots(axes, draws[:, 0], draws[:, 1], color=colour, label=f"draws of {label}")
     axes.set(xlabel="x₀", ylabel="x₁", xlim=(grid_x[0], grid_x[-1]), ylim=(grid_y[0], grid_y[-1]))
+    axes.set_aspect("equal")
 
 
 @in_our_look
@@ -281,8 +307,12 @@ def error_by_dimension(
     errors: Mapping[str, tuple[Float[np.ndarray, " dims"], Float[np.ndarray, " dims"]]],
     *,
     error: str = "mean absolute error",
+    published: Mapping[str, Float[np.ndarray, " dims"]] | None = None,
 ) -> None:
-    """Mean and standard deviation of each method's error by dimension, on logarithmic axes."""
+    """Mean and standard deviation of each method's error by dimension, on logarithmic axes.
+
+    Dashed are the methods' published errors; nan where there is none.
+    """
     dims = np.asarray(list(dims))
     for (_, (mean, sd)), (label, colour), marker in each_method(errors):
         mean, sd = np.asarray(mean, float), np.asarray(sd, float)
@@ -291,6 +321,8 @@ def error_by_dimension(
         axes.errorbar(
             dims, mean, yerr=[below, sd], marker=marker, color=colour, label=label, capsize=2.5
         )
+    for (_, mean), (label, colour), _ in each_method(published or {}):
+        axes.plot(dims, mean, "--", color=colour, linewidth=1.1, label=f"{label}, published")
     axes.set(xscale="log", yscale="log", xlabel="dimension", ylabel=error)
     axes.set_xticks(dims, [str(dim) for dim in dims], minor=False)
     axes.set_xticks([], minor=True)

@@ -5,7 +5,9 @@ import functools
 import gzip
 import hashlib
 import http.server
+import io
 import sys
+import tarfile
 import threading
 
 import pooch
@@ -208,3 +210,22 @@ def test_without_pooch_a_file_without_a_home_is_told_as_ever(folder, monkeypatch
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(FileError, match="no home to download it from"):
         data_file(NAME)
+
+
+def test_a_file_comes_out_of_an_archive_that_is_fetched_once(home, cache, monkeypatch):
+    other = "tiny/other.txt"
+    with tarfile.open(home.folder / "all.tar.gz", "w:gz") as archive:
+        for name, content in (("a/tiny.txt", CONTENT), ("a/other.txt", b"4\n")):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    url = f"{home.url}/all.tar.gz"
+    monkeypatch.setitem(FILES, NAME, Source(SHA256, url, "a/tiny.txt"))
+    sha256 = hashlib.sha256(b"4\n").hexdigest()
+    monkeypatch.setitem(FILES, other, Source(sha256, url, "a/other.txt"))
+    assert read(NAME) == CONTENT
+    assert read(other) == b"4\n"
+    assert len(home.requests) == 1
+    monkeypatch.setitem(FILES, "tiny/none.txt", Source(sha256, url, "a/none.txt"))
+    with pytest.raises(FileError, match="tiny/none"):
+        read("tiny/none.txt")

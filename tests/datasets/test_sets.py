@@ -62,7 +62,7 @@ def test_a_near_name_is_offered():
 
 def test_only_sets_whose_upstream_content_is_known_have_homes():
     with_homes = {name.split("/")[0] for name, source in FILES.items() if source.url}
-    assert with_homes == {"a9a", "mnist"}
+    assert with_homes == {"a9a", "cifar10", "mnist"}
     for name, source in FILES.items():
         assert source.url is None or source.url.removesuffix(".gz").endswith(name.split("/")[1])
 
@@ -164,6 +164,17 @@ def test_a_sheet_of_cifar10_is_read_row_by_row():
     file = io.BytesIO()
     Image.fromarray(np.concatenate(rows)).save(file, "WEBP", lossless=True, quality=0, method=0)
     np.testing.assert_array_equal(sets.images_of_sheet(file.getvalue()), expected)
+
+
+def test_an_original_batch_of_cifar10_has_a_label_and_three_planes():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    planes = [
+        bytes([label]) + image.transpose(2, 0, 1).tobytes() for label, image in enumerate(images)
+    ]
+    pixels, labels = sets.images_of_batch(b"".join(planes))
+    np.testing.assert_array_equal(pixels, images)
+    assert labels.tolist() == [0, 1]
 
 
 @pytest.mark.slow

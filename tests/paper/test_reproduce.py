@@ -123,6 +123,27 @@ def test_a_second_run_replaces_the_first_and_its_figures(made_up, tmp_path):
     assert files == ["a9a_auto_sgld.svg", "banana_auto_sgd.svg"]
 
 
+def test_methods_share_a_folder_and_each_record_tells_its_run(made_up, tmp_path):
+    made_up["banana", "auto"] = [(record("banana", ece=0.1), trial())]
+    reproduce(["banana"], out=tmp_path, methods=["sgld"])
+    before = (tmp_path / "figures" / "banana_auto_sgld.svg").read_bytes()
+    made_up["banana", "auto"] = [(record("banana", method="sgd", ece=0.2), trial("sgd"))]
+    told = []
+    reproduce(["banana"], out=tmp_path, methods=["sgd"], progress=told.append)
+    found = {one["method"]: one for one in read(tmp_path, "results")}
+    assert {name: one["metrics"]["ece"] for name, one in found.items()} == {"sgld": 0.1, "sgd": 0.2}
+    for name, one in found.items():
+        assert one["settings"]["made"].endswith(f"--seeds 5 --methods {name}")
+    assert read(tmp_path, "run")["command"].count("follmer reproduce") == 2
+    # A figure of one method alone would hide the other.
+    files = [one["file"] for one in read(tmp_path, "figures")]
+    assert files == ["figures/banana_auto_sgld.svg"]
+    assert (tmp_path / files[0]).read_bytes() == before
+    assert "no new figures" in told[-1]
+    reproduce(["banana"], out=tmp_path)
+    assert read(tmp_path, "run")["command"] == "follmer reproduce banana --preset auto --seeds 5"
+
+
 def test_earlier_results_stay_until_there_are_new_ones(made_up, tmp_path):
     made_up["banana", "auto"] = [(record("banana", ece=0.1), trial())]
     reproduce(["banana"], out=tmp_path)

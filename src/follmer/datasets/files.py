@@ -4,21 +4,23 @@ import bz2
 import gzip
 import hashlib
 import importlib.util
+import io
 import os
+import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from follmer.datasets.registry import FILES
+from follmer.datasets.registry import FILES, Source
 from follmer.errors import FileError, optional_module
 
 # Looked at where FOLLMER_DATA is unset, for those who work on follmer itself.
 _DEVELOPERS = ("data", "../shared/data")
 _SUFFIXES = ("", ".gz", ".bz2")
-# What files, connections, pooch (or its absence) and the two unpackers raise.
-_UNREADABLE = (OSError, ValueError, EOFError, zlib.error)
+# What files, connections, pooch (or its absence), the two unpackers and archives raise.
+_UNREADABLE = (OSError, ValueError, EOFError, KeyError, zlib.error, tarfile.TarError)
 
 
 def data_file(name: str) -> Path:
@@ -27,26 +29,27 @@ def data_file(name: str) -> Path:
     Looked for under `FOLLMER_DATA` (where that is unset: ./data and ../shared/data) and in the
     user's cache; else downloaded into the cache, where the file has a home.
     """
-    folders = []
-    for folder in _folders():
-        folders.append(str(folder))
-        for suffix in _SUFFIXES:
-            path = folder / f"{name}{suffix}"
-            if path.is_file():
-                return path
-    missing = f"the data file {name} was not found under {', '.join(folders)}"
+    found = _found(name)
+    if found is not None:
+        return found
+    missing = f"the data file {name} was not found under {', '.join(map(str, _folders()))}"
     known = FILES.get(name)
     if known is None or known.url is None:
         raise FileError(
             f"{missing}, and there is no home to download it from.", hint=_what_to_put_where(name)
         )
     try:
-        return _download(name, known.url, known.sha256)
+        return _download(name, known)
     except _UNREADABLE as error:
         raise FileError(
             f"{missing}, and its download from {known.url} failed: {error}",
             hint=_what_to_put_where(name),
         ) from error
+
+
+def is_there(name: str) -> bool:
+    """Whether the file lies on this machine."""
+    return _found(name) is not None
 
 
 def read(name: str) -> bytes:
@@ -61,6 +64,11 @@ def read(name: str) -> bytes:
     if known and found != known.sha256:
         raise _corrupt(f"the content of {path} has sha256 {found}, not {known.sha256}.")
     return content
+
+
+def _found(name: str) -> Path | None:
+    paths = (folder / f"{name}{suffix}" for folder in _folders() for suffix in _SUFFIXES)
+    return next(filter(Path.is_file, paths), None)
 
 
 def _corrupt(what: str) -> FileError:
@@ -81,17 +89,33 @@ def _folders() -> Iterator[Path]:
         yield _cache()
 
 
-def _download(name: str, url: str, sha256: str) -> Path:
+def _download(name: str, known: Source) -> Path:
     """Fetched, unpacked and checked beside its place in the cache, then moved there."""
     # Not streamed: a refused stream would leave its connection open.
     download = _pooch().HTTPDownloader(stream=False)
 
     def fetch(url: str, path: str, caller: Any) -> None:
-        download(url, path, caller)
-        Path(path).write_bytes(_unpacked(Path(path).read_bytes()))
+        if known.member is None:
+            download(url, path, caller)
+            content = _unpacked(Path(path).read_bytes())
+        else:
+            # One archive serves all its members: they are checked, it is not.
+            at = _cache() / "archives"
+            archive = _pooch().retrieve(url, None, path=at, downloader=download)
+            content = _member(Path(archive).read_bytes(), known.member)
+        Path(path).write_bytes(content)
 
-    cache, checksum = _cache(), f"sha256:{sha256}"
-    return Path(_pooch().retrieve(url, checksum, fname=name, path=cache, downloader=fetch))
+    cache, checksum = _cache(), f"sha256:{known.sha256}"
+    return Path(_pooch().retrieve(known.url, checksum, fname=name, path=cache, downloader=fetch))
+
+
+def _member(archive: bytes, name: str) -> bytes:
+    """The content of one file of a tar archive."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        file = files.extractfile(name)
+        if file is None:
+            raise ValueError(f"{name} is no file of the archive")
+        return file.read()
 
 
 def _cache() -> Path:

@@ -7,14 +7,17 @@ class Source(NamedTuple):
     """The sha256 of a file's uncompressed content, and where it can be had, compressed or not.
 
     Only a home whose file is known to have this content is one; many sets stand here in a form of
-    follmer's own (several upstream files in one, or an image format in place of raw bytes).
+    follmer's own (several upstream files in one, or an image format in place of raw bytes). Where
+    the home is a tar archive, `member` is the file's name in it.
     """
 
     sha256: str
     url: str | None = None
+    member: str | None = None
 
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+_CIFAR10 = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist"
 
 FILES: dict[str, Source] = {
@@ -62,6 +65,36 @@ FILES: dict[str, Source] = {
     ),
     "cifar10/test_batch.webp": Source(
         "1925251749113162ebc2866d7e46840a66fa4573713aa743599fd9d0370e7362",
+    ),
+    "cifar10/data_batch_1.bin": Source(
+        "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+        _CIFAR10,
+        "cifar-10-batches-bin/data_batch_1.bin",
+    ),
+    "cifar10/data_batch_2.bin": Source(
+        "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+        _CIFAR10,
+        "cifar-10-batches-bin/data_batch_2.bin",
+    ),
+    "cifar10/data_batch_3.bin": Source(
+        "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+        _CIFAR10,
+        "cifar-10-batches-bin/data_batch_3.bin",
+    ),
+    "cifar10/data_batch_4.bin": Source(
+        "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+        _CIFAR10,
+        "cifar-10-batches-bin/data_batch_4.bin",
+    ),
+    "cifar10/data_batch_5.bin": Source(
+        "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+        _CIFAR10,
+        "cifar-10-batches-bin/data_batch_5.bin",
+    ),
+    "cifar10/test_batch.bin": Source(
+        "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+        _CIFAR10,
+        "cifar-10-batches-bin/test_batch.bin",
     ),
     "indian_pines/Indian_pines_corrected.mat": Source(
         "01d64ce40b754b47a91666c923337841f90e2d0db7a026fbb267d8422c51ca36",

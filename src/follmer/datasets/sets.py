@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, UInt8
 
 from follmer.datasets.dataset import Dataset, Split
-from follmer.datasets.files import read
+from follmer.datasets.files import is_there, read
 from follmer.errors import InputError, closest, optional_module, options_checked
 
 
@@ -60,15 +60,25 @@ def _mnist() -> Dataset:
 
 
 def _cifar10() -> Dataset:
-    """Photographs of ten classes, 32 × 32 pixels of three colours in [0, 1]."""
-    train = [images_of_sheet(read(f"cifar10/data_batch_{number}.webp")) for number in range(1, 6)]
-    test = images_of_sheet(read("cifar10/test_batch.webp"))
-    labels = _npz("cifar10/labels.npz")
+    """Photographs of ten classes, 32 × 32 pixels of three colours in [0, 1].
+
+    From lossless sheets of images where they are there, else from the original batches.
+    """
+    batches = [f"data_batch_{number}" for number in range(1, 6)]
+    if is_there("cifar10/labels.npz"):
+        train = np.concatenate([images_of_sheet(read(f"cifar10/{one}.webp")) for one in batches])
+        test = images_of_sheet(read("cifar10/test_batch.webp"))
+        labels = _npz("cifar10/labels.npz")
+        known, known_test = labels["train"], labels["test"]
+    else:
+        parts = [images_of_batch(read(f"cifar10/{one}.bin")) for one in batches]
+        train, known = (np.concatenate(part) for part in zip(*parts, strict=True))
+        test, known_test = images_of_batch(read("cifar10/test_batch.bin"))
     return Dataset(
-        np.concatenate(train) / np.float32(255),
-        labels["train"].astype(np.int32),
+        train / np.float32(255),
+        known.astype(np.int32),
         test / np.float32(255),
-        labels["test"].astype(np.int32),
+        known_test.astype(np.int32),
     )
 
 
@@ -110,6 +120,14 @@ def images_of_sheet(content: bytes) -> UInt8[np.ndarray, "10000 32 32 3"]:
     with images.open(io.BytesIO(content), formats=["WEBP"]) as sheet:
         pixels = np.asarray(sheet.convert("RGB"))
     return pixels.reshape(100, 32, 100, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3)
+
+
+def images_of_batch(
+    content: bytes,
+) -> tuple[UInt8[np.ndarray, "rows 32 32 3"], UInt8[np.ndarray, " rows"]]:
+    """CIFAR10's own batches: a byte for the label, then three planes of colour."""
+    rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+    return rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows[:, 0]
 
 
 def _idx(content: bytes) -> np.ndarray:

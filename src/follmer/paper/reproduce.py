@@ -41,9 +41,10 @@ def reproduce(
     - `methods`: those an experiment lacks are passed by.
     - `seeds`: how often everything is run.
     - `iterations`: in place of every method's own number of them.
-    - `out`: made where it is not there. In a folder of earlier runs, results and figures of the
-      same experiments and preset are replaced and all others stay, so that both presets can share
-      a page.
+    - `out`: made where it is not there. In a folder of earlier runs, results of the same
+      experiments, preset and methods are replaced and all others stay, so that presets and
+      methods can share a page. Figures show all methods: where results of other methods stay, so
+      do the earlier figures, and none are drawn.
     - `tiny`: all the way at toy size, to see that it works; the numbers mean nothing.
     - `progress`: told a line at a time.
 
@@ -65,26 +66,35 @@ def reproduce(
     folder = _Folder(Path(out), _command(names, preset, methods, seeds, iterations, tiny))
     try:
         for name, own in itertools.groupby(results, key=lambda result: result[0].experiment):
-            _reproduce_one(folder, name, preset, own, progress)
+            _reproduce_one(folder, name, preset, methods, own, progress)
     finally:
         page = write_page(folder.path)
     return page
 
 
 def _reproduce_one(
-    folder: "_Folder", name: str, preset: str, results: Iterator[Result], progress: Progress
+    folder: "_Folder",
+    name: str,
+    preset: str,
+    methods: Sequence[str],
+    results: Iterator[Result],
+    progress: Progress,
 ) -> None:
     # Every seed's record, but the posteriors of the first seed only: they can be large.
     records, trials = list[Record](), list[Trial]()
+    others_stay = False
     for record, trial in results:
         if not records:
-            folder.clear(name, preset)
+            others_stay = folder.clear(name, preset, methods)
         records.append(record)
         folder.add_record(record._asdict())
         if trial is not None:
             progress(f"  {record.seconds:.1f} s, {record.settings['verdict']}")
             trials += [trial] if record.seed == 0 else []
     if not trials:
+        return
+    if others_stay:
+        progress(f"{name} ({preset}): no new figures, for results of other methods stay")
         return
     progress(f"{name} ({preset}): figures")
     try:
@@ -117,23 +127,32 @@ class _Folder:
         # Last, for where it is the others are.
         self._write("results.json", self._records)
 
-    def clear(self, experiment: str, preset: str) -> None:
-        """Forget what earlier runs left of this experiment and preset."""
+    def clear(self, experiment: str, preset: str, methods: Sequence[str]) -> bool:
+        """Forget what earlier runs left of these methods; whether they left others.
 
-        def stays(content: dict[str, Any]) -> bool:
-            return (content["experiment"], content["preset"]) != (experiment, preset)
+        Figures go where there are no others.
+        """
 
-        gone = [figure["file"] for figure in self._figures if not stays(figure)]
-        self._figures = list(filter(stays, self._figures))
-        self._records = list(filter(stays, self._records))
+        def is_own(content: dict[str, Any]) -> bool:
+            return (content["experiment"], content["preset"]) == (experiment, preset)
+
+        others = [one for one in self._records if is_own(one) and one["method"] not in methods]
+        gone = [] if others else [one["file"] for one in self._figures if is_own(one)]
+        self._figures = [one for one in self._figures if one["file"] not in gone]
+        self._records = [one for one in self._records if not is_own(one) or one in others]
         self._commands = [one for one in self._commands if not self._does_again(one)]
         self._write_run()
         self._write("figures.json", self._figures)
         self._write("results.json", self._records)
         for file in gone:
             (self.path / file).unlink(missing_ok=True)
+        return bool(others)
 
     def add_record(self, record: dict[str, Any]) -> None:
+        """Keep a record, with the run that made it: others in the folder may be of other runs."""
+        made = machine(self._command)
+        told = {"made": f"{made['date']}, commit {made['commit'] or 'unknown'}: {self._command}"}
+        record = {**record, "settings": {**record["settings"], **told}}
         self._records = sorted([*self._records, record], key=_order)
         self._write("results.json", self._records)
 
@@ -146,9 +165,13 @@ class _Folder:
         self._write("figures.json", self._figures)
 
     def _does_again(self, command: str) -> bool:
-        """Whether this run replaces all that an earlier command left: same names and preset."""
+        """Whether this run replaces all that an earlier command left."""
         what, own = (one.partition(" --seeds ")[0] for one in (command, self._command))
-        return command != self._command and what == own
+        return (
+            command != self._command
+            and what == own
+            and _methods(command) <= _methods(self._command)
+        )
 
     def _write_run(self) -> None:
         measured_on = machine(_BETWEEN.join(self._commands))
@@ -157,6 +180,13 @@ class _Folder:
     def _write(self, name: str, content: Any) -> None:
         with replacing(self.path / name) as file:
             file.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False).encode())
+
+
+def _methods(command: str) -> set[str]:
+    """Those that a command names; all of them where it names none."""
+    words = shlex.split(command)
+    named = words[words.index("--methods") + 1].split(",") if "--methods" in words else METHODS
+    return set(named)
 
 
 def _order(content: dict[str, Any]) -> int:

@@ -1,11 +1,12 @@
 """Every experiment end to end at toy size: records, figures, and what fails."""
 
 import json
+import time
 
 import pytest
 
 from follmer import FileError, InputError
-from follmer.paper.experiments import running
+from follmer.paper.experiments import gaussian_mixture, running
 from follmer.paper.experiments.experiment import METHODS
 from follmer.paper.experiments.running import EXPERIMENTS, run
 from follmer.paper.report import names
@@ -53,6 +54,18 @@ def test_an_experiment_goes_all_the_way_by_all_its_methods(name, preset, methods
         assert {"training", "chains"} & {picture.name for picture in pictures}
     assert len({picture.name for picture in pictures}) == len(pictures)
     assert all(picture.title and picture.caption.endswith(".") for picture in pictures)
+
+
+def test_a_method_without_training_is_timed_while_it_draws(monkeypatch):
+    judged = gaussian_mixture.judged
+
+    def slowly(draws, modes):
+        time.sleep(0.3)
+        return judged(draws, modes)
+
+    monkeypatch.setattr(gaussian_mixture, "judged", slowly)
+    ((record, _),) = run(["gaussian_mixture"], seeds=1, tiny=True, methods=["mc_sfs"])
+    assert record.seconds > 0.3
 
 
 def test_every_experiment_and_method_has_a_name_on_the_page():

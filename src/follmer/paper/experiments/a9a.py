@@ -17,6 +17,7 @@ from follmer.paper.experiments.experiment import (
     Picture,
     Record,
     Trial,
+    authors_sgld,
     baseline,
     n_sfs,
 )
@@ -52,16 +53,14 @@ def cases(seed: int, tiny: bool) -> Iterator[Case]:
 
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
+    sgld = authors_sgld(tiny, a=1e-4, b=1.0, num_iterations=300, batch_size=32)
+    if preset == "auto":
+        # The largest curvature is about 5e4: steps begin at 2e-5.
+        decay = PolynomialDecay(1e-3, b=1000.0)
+        sgld = baseline("sgld", tiny, step_size=decay, num_iterations=30_000, batch_size=500)
     return {
         **n_sfs(preset, tiny, num_steps=100, gamma=0.2**2),
-        # The largest curvature is about 5e4: steps begin at 2e-5.
-        **baseline(
-            "sgld",
-            tiny,
-            step_size=PolynomialDecay(1e-3, b=1000.0),
-            num_iterations=30_000,
-            batch_size=500,
-        ),
+        **sgld,
         **baseline("sgd", tiny, batch_size=500),
         **baseline("nuts", tiny, num_chains=1, num_warmup=300, num_samples=500),
     }

@@ -38,6 +38,6 @@ def calibration(trials: Sequence[Trial], x: np.ndarray, labels: np.ndarray) -> I
         "Calibration",
         "How often predictions come true, by the confidence in them, on the test set; above, the "
         "share of predictions in each bin. A calibrated method lies on the dashed line, an "
-        "overconfident one below it. Bins with few points scatter.",
+        "overconfident one below it. Bars are one standard error of a bin's points.",
         figure,
     )

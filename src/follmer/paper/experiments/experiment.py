@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import optax
 from jaxtyping import PRNGKeyArray, PyTree
 
-from follmer.baselines import mc_sfs, nuts, sgd, sgld
+from follmer.baselines import PolynomialDecay, mc_sfs, nuts, sgd, sgld
 from follmer.fitting.fit import PAPER, fit
 from follmer.posterior.posterior import Posterior
 from follmer.targets import StructuredTarget, Target
@@ -45,6 +45,8 @@ class Method(NamedTuple):
     weighted: bool = False
     num_judged: int = 1024
     shares: bool = False  # whether `run` takes the run's `Parts`, as `parts`
+    # Nothing is trained, every draw pays: its seconds are those of the draws that are judged.
+    is_timed_by_draws: bool = False
 
     def given(self, options: Mapping[str, Any]) -> "Method":
         """The same method with some options in place of its own."""
@@ -157,10 +159,21 @@ def baseline(name: str, tiny: bool, **options: Any) -> dict[str, Method]:
             return run(target, **{**options, **own})
         return run(target, key=key, **_with_rows({**options, **own}, target))
 
-    # A draw of MC-SFS takes as long as a thousand others.
-    num_judged = 100 if name == "mc_sfs" else 1024
     num_samples = 1000 if name == "nuts" else 100
-    return {name: Method(made, told(options), num_samples, num_judged=num_judged)}
+    method = Method(made, told(options), num_samples)
+    if name == "mc_sfs":
+        # A draw of MC-SFS takes as long as a thousand others.
+        method = method._replace(num_judged=100, is_timed_by_draws=True)
+    return {name: method}
+
+
+def authors_sgld(
+    tiny: bool, a: float, b: float, num_iterations: int, batch_size: int
+) -> dict[str, Method]:
+    """SGLD by the schedule that the paper prints, its last 100 iterations kept."""
+    kept = {} if tiny else {"burn_in": num_iterations - 100, "thinning": 1}
+    options = {"num_iterations": num_iterations, "batch_size": batch_size, **kept}
+    return baseline("sgld", tiny, step_size=PolynomialDecay(a, b), **options)
 
 
 def told(options: Mapping[str, Any]) -> dict[str, Any]:

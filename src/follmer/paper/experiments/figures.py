@@ -1,7 +1,7 @@
 """What the experiments' figures share: a panel for each method, training curves."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from follmer import plots
 from follmer.paper.experiments.experiment import Picture, Trial
@@ -19,9 +19,9 @@ def by_case(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
     return found
 
 
-def panels(trials: Sequence[Trial]) -> "tuple[Figure, list[Axes]]":
+def panels(trials: Sequence[Trial], **options: Any) -> "tuple[Figure, list[Axes]]":
     """A figure with a panel for each trial, under the name of its method."""
-    return plots.panels([plots.METHODS[trial.method].label for trial in trials])
+    return plots.panels([plots.METHODS[trial.method].label for trial in trials], **options)
 
 
 def training(preset: str, trials: Sequence[Trial]) -> Iterator[Picture]:

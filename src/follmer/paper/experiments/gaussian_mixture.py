@@ -28,6 +28,7 @@ FOUR_MODES = np.array([[-4.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [4.0, 0.0]])
 # A mode is found with this share of its weight.
 FOUND = 0.25
 _NUM_DRAWS = 10_000
+_PANEL = (5.2, 2.8)  # inches: as wide and low as the part of the plane that is shown
 
 
 def mixture(means: np.ndarray, variance: float = 0.05) -> Target:
@@ -81,7 +82,7 @@ def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) ->
     grid = jnp.stack(jnp.meshgrid(first, second), -1)
     for label, own in figures.by_case(trials).items():
         log_density = jax.vmap(jax.vmap(own[0].case.target.log_density))(grid)
-        figure, axes = figures.panels(own)
+        figure, axes = figures.panels(own, size=_PANEL)
         for panel, trial in zip(axes, own, strict=True):
             draws = np.asarray(trial.draws.sample(1000), float)
             plots.scatter_over_contours(

@@ -18,6 +18,7 @@ from follmer.paper.experiments.experiment import (
     Picture,
     Record,
     Trial,
+    authors_sgld,
     baseline,
     n_sfs,
 )
@@ -73,15 +74,14 @@ def judged(draws: Draws, test: np.ndarray) -> dict[str, float]:
 
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
+    # The printed batch is 32; the authors' runs have 10.
+    sgld = authors_sgld(tiny, a=1e-4, b=1.0, num_iterations=2832, batch_size=10)
+    if preset == "auto":
+        decay = PolynomialDecay(1e-3, b=1000.0)
+        sgld = baseline("sgld", tiny, step_size=decay, num_iterations=30_000, batch_size=10)
     return {
         **n_sfs(preset, tiny, num_steps=20, gamma=0.01**2, batch_size=10, num_iterations=2832),
-        **baseline(
-            "sgld",
-            tiny,
-            step_size=PolynomialDecay(1e-3, b=1000.0),
-            num_iterations=30_000,
-            batch_size=10,
-        ),
+        **sgld,
         **baseline("sgd", tiny, batch_size=100),
     }
 

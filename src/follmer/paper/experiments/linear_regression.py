@@ -24,6 +24,7 @@ from follmer.paper.experiments.experiment import (
     baseline,
     n_sfs,
 )
+from follmer.paper.report.published import published
 from follmer.targets import Target
 
 DIMS = tuple(2**power for power in range(5, 12))
@@ -165,39 +166,64 @@ def methods(preset: str, tiny: bool) -> dict[str, Method]:
 
 
 def pictures(preset: str, trials: Sequence[Trial], records: Sequence[Record]) -> Iterator[Picture]:
+    yield errors_picture(records)
     dims = sorted({trial.case.data for trial in trials})
+    ends = {_LABEL.format(dim) for dim in (dims[0], dims[-1])}
+    yield from figures.training(preset, [trial for trial in trials if trial.case.label in ends])
+
+
+def errors_picture(records: Sequence[Record]) -> Picture:
+    """Errors by dimension; the records are enough to draw it."""
+    dims = [dim for dim in (4, *DIMS) if _LABEL.format(dim) in map(_case_of, records)]
     figure, axes = plots.figure(1, 2)
     for panel, what in zip(axes[0], ("mean", "std"), strict=True):
         found = {method: _by_dimension(records, method, dims, what) for method in METHODS}
         found = {method: pair for method, pair in found.items() if np.isfinite(pair[0]).any()}
-        found["exact"] = np.ones(len(dims)), np.zeros(len(dims))
-        named = {"mean": "mean", "std": "standard deviation"}[what]
-        plots.error_by_dimension(panel, dims, found, error=f"predictive {named}: error, × exact")
-    yield Picture(
+        exact = [getattr(regression(dim, 0).expected_errors(), what) for dim in dims]
+        printed = {method: _published(method, dims, what) for method in found}
+        found["exact"] = np.array(exact), np.zeros(len(dims))
+        named = {"mean": "mean", "std": "sd"}[what]
+        plots.error_by_dimension(
+            panel,
+            dims,
+            found,
+            error=f"mean absolute error of the predictive {named}",
+            published={name: one for name, one in printed.items() if np.isfinite(one).any()},
+        )
+    return Picture(
         "errors",
         "Errors by dimension",
-        "Mean absolute errors of predictions by 100 draws, as multiples of those by 100 exact "
-        "posterior draws; means and standard deviations over seeds. A perfect sampler lies at 1, "
-        "whatever the dimension.",
+        "Mean absolute errors of predictions by 100 draws; means and standard deviations over "
+        "seeds. A perfect sampler lies on the grey line, the errors of 100 exact posterior draws. "
+        "Dashed: the paper's own errors, where it gives any.",
         figure,
     )
-    ends = {_LABEL.format(dim) for dim in (dims[0], dims[-1])}
-    yield from figures.training(preset, [trial for trial in trials if trial.case.label in ends])
 
 
 def _by_dimension(
     records: Sequence[Record], method: str, dims: Sequence[int], what: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd over seeds of a method's errors over exact draws'; nan where there are none."""
+    """Mean and sd over seeds of a method's errors; nan where there are none."""
     pairs = []
     for dim in dims:
         values = [
-            record.metrics.get(f"predictive_{what}_ratio")
+            record.metrics.get(f"predictive_{what}_mae")
             for record in records
-            if (record.method, record.settings["case"]) == (method, _LABEL.format(dim))
+            if (record.method, _case_of(record)) == (method, _LABEL.format(dim))
         ]
         own = np.array([value for value in values if value is not None], float)
         sd = own.std(ddof=1) if own.size > 1 else 0.0
         pairs.append((own.mean() if own.size else np.nan, sd))
     means, sds = np.array(pairs).T
     return means, sds
+
+
+def _published(method: str, dims: Sequence[int], what: str) -> np.ndarray:
+    """The paper's errors of a method; nan where it has none."""
+    name = f"predictive_{what}_mae"
+    printed = [published("linear_regression", _LABEL.format(dim)).get(method, {}) for dim in dims]
+    return np.array([one[name].mean if name in one else np.nan for one in printed])
+
+
+def _case_of(record: Record) -> str:
+    return record.settings["case"]

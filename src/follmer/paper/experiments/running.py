@@ -130,11 +130,11 @@ def _results(
                 if made is None or method in case.options:
                     made = _made(how, case, seed, parts)
                 posterior, seconds = made
-                trial, found = _judged(method, how, case, seed, posterior)
+                trial, found, drawing = _judged(method, how, case, seed, posterior)
             except Exception as error:
                 yield failed(settings, method, time.perf_counter() - began, error)
                 continue
-            metrics = _finite(trial.metrics)
+            metrics, seconds = _finite(trial.metrics), seconds + drawing
             yield Record(name, preset, method, seed, metrics, seconds, settings | found), trial
 
     try:
@@ -154,7 +154,7 @@ def _results(
 def _made(how: Method, case: Case, seed: int, parts: Parts) -> tuple[Posterior, float]:
     """The posterior, and how long it took, with parts that another method had made before."""
     began = time.perf_counter()
-    posterior = how.run(case.target, _keys(seed)[0], **({"parts": parts} if how.shares else {}))
+    posterior = how.run(case.target, keys_of(seed)[0], **({"parts": parts} if how.shares else {}))
     seconds = time.perf_counter() - began + (parts.earlier if how.shares else 0.0)
     if any(note.startswith(INTERRUPTED) for note in posterior.notes):
         # Ctrl-C meant the whole run, and a drift cut short is no result.
@@ -164,9 +164,9 @@ def _made(how: Method, case: Case, seed: int, parts: Parts) -> tuple[Posterior, 
 
 def _judged(
     method: str, how: Method, case: Case, seed: int, posterior: Posterior
-) -> tuple[Trial, dict[str, Any]]:
-    """The trial, and what there is to say of it."""
-    _, check_key, draw_key = _keys(seed)
+) -> tuple[Trial, dict[str, Any], float]:
+    """The trial, what there is to say of it, and the seconds of its draws where they count."""
+    _, check_key, draw_key = keys_of(seed)
     num_judged = None if posterior.target.has_locals else how.num_judged
     found = posterior.diagnostics(key=check_key, num_samples=num_judged)
     weighted = how.weighted and isinstance(found, Diagnostics) and found.khat < LIMITS.unsound_khat
@@ -176,10 +176,13 @@ def _judged(
         "weighted": weighted,
         "notes": list(posterior.notes),
     }
-    return Trial(case, method, draws, {**_diagnosed(found), **case.judge(draws)}), told
+    began = time.perf_counter()
+    metrics = case.judge(draws)
+    seconds = time.perf_counter() - began if how.is_timed_by_draws else 0.0
+    return Trial(case, method, draws, {**_diagnosed(found), **metrics}), told, seconds
 
 
-def _keys(seed: int) -> tuple[Any, ...]:
+def keys_of(seed: int) -> tuple[Any, ...]:
     """Those of the fit, of its diagnostics and of the draws that are judged."""
     return tuple(jax.random.split(jax.random.key(seed), 3))
 

@@ -17,6 +17,7 @@ from follmer.paper.experiments.experiment import (
     Picture,
     Record,
     Trial,
+    authors_sgld,
     baseline,
     n_sfs,
 )
@@ -96,15 +97,13 @@ def judged(draws: Draws, step: Step) -> dict[str, float]:
 
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
+    sgld = authors_sgld(tiny, a=1e-3, b=10.0, num_iterations=300, batch_size=32)
+    if preset == "auto":
+        decay = PolynomialDecay(1e-5, b=10.0)
+        sgld = baseline("sgld", tiny, step_size=decay, num_iterations=50_000, batch_size=32)
     return {
         **n_sfs(preset, tiny, num_steps=20, gamma=0.05**2, batch_size=32),
-        **baseline(
-            "sgld",
-            tiny,
-            step_size=PolynomialDecay(1e-5, b=10.0),
-            num_iterations=50_000,
-            batch_size=32,
-        ),
+        **sgld,
         **baseline("sgd", tiny, batch_size=32),
     }
 
