@@ -1,5 +1,6 @@
 """Many descents at once: the members of an ensemble, each from a start of its own."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.errors import NonFiniteError
+from follmer.mcmc.groups import batch_share, by_group
 from follmer.targets import AbstractTarget
 from follmer.targets.density import values_and_gradients
 from follmer.tools.keys import normals
@@ -83,27 +85,29 @@ def descend(
     call of about half a second at a time.
     """
     rate = (learning_rate, num_iterations)
-    state, pace, done = _adam(*rate).init(x), Pace(), 0
+    members, pace, done = (x, jax.vmap(_adam(*rate).init)(x)), Pace(), 0
+    operations = len(x) * batch_share(batch_size, target.num_data) * target.gradient_cost
     while done < num_iterations:
         count = min(pace.count, num_iterations - done)
         began = time.perf_counter()
         span = jnp.asarray([done, done + count], jnp.int32)
-        x, state = _descended(target, (x, state), key, span, rate, batch_size)
-        jax.block_until_ready(x)
+        move = functools.partial(_descended, target, key, span, rate, batch_size)
+        members = by_group(lambda some, _, move=move: move(some), members, operations)
+        jax.block_until_ready(members)
         pace.took(count, time.perf_counter() - began)
         done += count
         advanced(count)
-    return x
+    return members[0]
 
 
 @compiled
 def _descended(
     target: AbstractTarget,
-    start: tuple[Array, optax.OptState],
     key: PRNGKeyArray,
     span: Int[Array, " 2"],
     rate: tuple[float, int],
     batch_size: int | None,
+    start: tuple[Array, optax.OptState],
 ) -> tuple[Array, optax.OptState]:
     """The members and their optimiser's state after the iterations of a span."""
     adam = _adam(*rate)
@@ -115,7 +119,7 @@ def _descended(
         batch = target.random_batch(jax.random.fold_in(key, i), batch_size)
         gradient = jax.vmap(jax.grad(lambda x: -target.log_density(x, batch)))(x)
         sound = jnp.isfinite(gradient).all(axis=1, keepdims=True)
-        updates, state = adam.update(jnp.where(sound, gradient, 0.0), state, x)
+        updates, state = jax.vmap(adam.update)(jnp.where(sound, gradient, 0.0), state, x)
         return x + jnp.where(sound, updates, 0.0), state
 
     return jax.lax.fori_loop(span[0], span[1], body, start)
