@@ -1,6 +1,5 @@
 """Many descents at once: the members of an ensemble, each from a start of its own."""
 
-import functools
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,6 +22,9 @@ from follmer.tools.progress import Pace
 _NARROW = 0.1
 # Rounds in which starts that are not finite are drawn anew, each narrower than the last by this.
 _ROUNDS, _NARROWER = 8, 0.5
+
+# Members' places, and the optimiser's state of each.
+_Descending = tuple[Float[Array, "members dim"], optax.OptState]
 
 
 class Members(NamedTuple):
@@ -91,9 +93,11 @@ def descend(
         count = min(pace.count, num_iterations - done)
         began = time.perf_counter()
         span = jnp.asarray([done, done + count], jnp.int32)
-        move = functools.partial(_descended, target, key, span, rate, batch_size)
-        members = by_group(lambda some, _, move=move: move(some), members, operations)
-        jax.block_until_ready(members)
+
+        def move(some: _Descending, name: str, span: Int[Array, " 2"] = span) -> _Descending:
+            return _descended(target, some, key, span, rate, batch_size)
+
+        members = jax.block_until_ready(by_group(move, members, operations))
         pace.took(count, time.perf_counter() - began)
         done += count
         advanced(count)
@@ -103,18 +107,16 @@ def descend(
 @compiled
 def _descended(
     target: AbstractTarget,
+    start: _Descending,
     key: PRNGKeyArray,
     span: Int[Array, " 2"],
     rate: tuple[float, int],
     batch_size: int | None,
-    start: tuple[Array, optax.OptState],
-) -> tuple[Array, optax.OptState]:
+) -> _Descending:
     """The members and their optimiser's state after the iterations of a span."""
     adam = _adam(*rate)
 
-    def body(
-        i: Int[Array, ""], carry: tuple[Array, optax.OptState]
-    ) -> tuple[Array, optax.OptState]:
+    def body(i: Int[Array, ""], carry: _Descending) -> _Descending:
         x, state = carry
         batch = target.random_batch(jax.random.fold_in(key, i), batch_size)
         gradient = jax.vmap(jax.grad(lambda x: -target.log_density(x, batch)))(x)

@@ -8,7 +8,7 @@ other longer than they work. Groups wait for nobody: on two cores 12 networks of
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -42,15 +42,12 @@ def by_group(move: Callable[[_Tree, str], PyTree], members: _Tree, operations: f
     ]
     if len(groups) == 1:
         return move(*groups[0])
-    settings = (
-        (jax.enable_x64, jax.config.jax_enable_x64),  # type: ignore[attr-defined]
-        (jax.default_device, jax.config.jax_default_device),  # type: ignore[attr-defined]
-    )
+    config: Any = jax.config
+    double, device = config.jax_enable_x64, config.jax_default_device
 
     def moved(group: tuple[_Tree, str]) -> PyTree:
         # A thread of its own does not see what the caller has set by `with`.
-        (double, is_double), (place, device) = settings
-        with double(is_double), place(device):
+        with jax.enable_x64(double), jax.default_device(device):
             return jax.block_until_ready(move(*group))
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, len(groups))) as threads:
