@@ -77,9 +77,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+")
     parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--first-split", type=int, default=0)
     asked = parser.parse_args()
     for name in asked.names:
-        for split in range(asked.splits):
+        for split in range(asked.first_split, asked.first_split + asked.splits):
             found = scores(name, split)
             told = "  ".join(f"{key} {value:.3f}" for key, value in found.items())
             print(f"{name:<9} split {split}  {told}", flush=True)

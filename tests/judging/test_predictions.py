@@ -9,13 +9,9 @@ from scipy import stats
 
 import follmer
 from follmer.judging import Verdict, audit_predictions, judge, pointwise_log_likelihood, psis_loo
-from follmer.judging.predictive_audit import (
-    PredictiveAudit,
-    halves_rhat,
-    judge_predictions,
-    nested_rhat,
-)
+from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, judge_predictions
 from follmer.mcmc.ensembles import Schedule, run_ensemble
+from follmer.mcmc.nested import nested_rhat
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))
@@ -25,16 +21,19 @@ GOOD = PredictiveAudit(
     num_chains=8,
     num_draws=800,
     num_rows=100,
+    at_stake=0.5,
     rhat=1.02,
     rhat_log_likelihood=1.1,
     rhat_halves=1.05,
+    rhat_halves_se=0.01,
     own_width=0.5,
     drift=0.01,
     drift_se=0.01,
     loo=-1.0,
     loo_se=0.1,
     unsound=0.05,
-    best_member=-1.1,
+    without_x=-1.4,
+    sharpness=1.0,
 )
 
 
@@ -80,6 +79,15 @@ def test_loo_is_that_of_the_posterior_without_the_row(regression):
     assert np.all(found.khat < 0.7)
 
 
+def test_draws_with_shares_are_left_out_as_so_many_copies_would_be(regression):
+    logs = pointwise_log_likelihood(regression, exact_draws(400), progress=False)
+    copies = np.repeat([1, 3], 200)
+    shared = psis_loo(logs, copies / copies.sum())
+    copied = psis_loo(np.repeat(logs, copies, axis=0))
+    # Tails of another number of draws are smoothed a little otherwise.
+    np.testing.assert_allclose(shared.elpd, copied.elpd, atol=0.01)
+
+
 def test_a_point_has_no_tail_to_fit():
     found = psis_loo(np.tile([[-1.0, -2.0]], (50, 1)))
     np.testing.assert_allclose(found.elpd, [-1.0, -2.0])
@@ -93,16 +101,30 @@ def test_nested_rhat_is_one_for_chains_of_one_distribution():
 
 def test_what_never_varies_agrees():
     assert nested_rhat(np.zeros((4, 10, 1)), 2)[0] == 1.0
-    assert halves_rhat(np.zeros((4, 10, 1)))[0] == 1.0
+    assert halves_rhat(np.zeros((4, 10, 1))) == (1.0, 0.0)
 
 
 def test_halves_of_chains_that_drift_are_apart():
     values = np.random.default_rng(0).normal(size=(8, 500, 20))
-    assert np.max(halves_rhat(values)) < 1.01
+    settled, _ = halves_rhat(values)
+    assert np.max(settled) < 1.01
     # A trend over two standard deviations: halves are 1 apart, ½ in variance beside 1 + 1/12.
     drifting = values + np.linspace(0, 2, 500)[:, None]
     expected = np.sqrt(1 + 0.5 / (1 + 1 / 12))
-    np.testing.assert_allclose(halves_rhat(drifting), expected, rtol=0.05)
+    np.testing.assert_allclose(halves_rhat(drifting)[0], expected, rtol=0.05)
+
+
+def test_the_error_of_halves_is_what_other_chains_make_of_it():
+    # Slow chains, of five effective draws a half: many ensembles of six, each with its own error.
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(100):
+        values = np.repeat(rng.normal(size=(6, 10, 4)), 20, axis=1)
+        rhat, error = halves_rhat(values)
+        found.append((np.median(rhat), error))
+    medians, errors = np.array(found).T
+    # The jackknife of six chains, averaged over a hundred ensembles.
+    assert 0.7 < errors.mean() / medians.std(ddof=1) < 1.5
 
 
 def test_nested_rhat_sees_groups_apart_and_noise_hides_what_is_small():
@@ -121,8 +143,9 @@ def test_nested_rhat_sees_groups_apart_and_noise_hides_what_is_small():
         ({"own_width": 0.001}, "hardly moved"),
         ({"rhat": 1.3}, "disagree"),
         ({"rhat_halves": 1.3}, "not settled"),
+        ({"rhat_halves_se": 0.1}, "not settled"),
         ({"drift": -0.3}, "still change"),
-        ({"unsound": 0.6}, "k̂ > .7"),
+        ({"unsound": 0.6, "loo": -1.3}, "k̂ > .7"),
         ({"loo": float("nan")}, "not finite"),
     ],
 )
@@ -131,6 +154,21 @@ def test_what_is_not_good_for_predictions(change, words):
     good, advice = judge_predictions(GOOD._replace(**change))
     assert not good
     assert words in advice
+
+
+def test_chains_that_have_not_settled_matter_little_where_rows_are_many():
+    good, advice = judge_predictions(GOOD._replace(rhat_halves=1.3, at_stake=0.05))
+    assert good
+    assert "have not settled" in advice
+    # Points say nothing of their width, however many rows there are.
+    assert not judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05))[0]
+
+
+def test_what_leaving_out_cannot_tell_is_no_reason_to_refuse():
+    # Rows that decide their own prediction, yet are likelier than without x when left out.
+    good, advice = judge_predictions(GOOD._replace(unsound=0.9))
+    assert good
+    assert "held-out rows" in advice
 
 
 def test_the_verdict_stands_between_weights_and_no_proof():

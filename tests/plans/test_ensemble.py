@@ -35,10 +35,10 @@ def rungs(target, precondition="auto", **options):
     ("cost", "rows", "batches", "descent", "steps", "thinning"),
     [
         (1e5, 500, (None, None), 3000, 5000, 25),  # cheap: all data
-        (9e6, 500, (None, None), 3000, 5000, 25),  # 1.1e12 operations still fit
-        (1.2e7, 500, (500, None), 6944, 4000, 20),  # shorter chains, descents by batches
-        (2.4e7, 9000, (512, None), 30_000, 2000, 10),  # the shortest chains by all data
-        (3e7, 9000, (512, 512), 30_000, 15_000, 25),  # chains by batches, too
+        (1.4e7, 500, (None, None), 3000, 5000, 25),  # 1.7e12 operations still fit
+        (1.8e7, 500, (500, None), 4629, 4000, 20),  # shorter chains, descents by batches
+        (3.6e7, 9000, (512, None), 30_000, 2000, 10),  # the shortest chains by all data
+        (4e7, 9000, (512, 512), 30_000, 15_000, 25),  # chains by batches, too
         (1e8, 40_000, (512, 512), 30_000, 15_000, 25),  # the most steps of batches
         (1e12, 60_000, (128, 128), 6000, 5000, 25),  # large: small batches, the fewest passes
     ],

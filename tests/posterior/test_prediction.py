@@ -8,6 +8,7 @@ from scipy import stats
 
 import follmer
 from follmer import NSFS, InputError, Posterior, Target, from_network, likelihoods
+from follmer.judging import audit_predictions
 from follmer.posterior.samplers import Flow
 from follmer.targets.affine import from_covariance
 
@@ -47,6 +48,26 @@ def exact():
 def truth():
     sd_of_mean = np.sqrt(np.einsum("ri,ij,rj->r", NEW, COVARIANCE, NEW))
     return stats.norm(NEW @ MEAN, np.sqrt(sd_of_mean**2 + NOISE**2)), sd_of_mean
+
+
+def test_predictions_are_sharpened_as_rows_left_out_would_have_it(exact, key):
+    """F becomes B(F): quantiles are those of other levels, densities times b(F)."""
+    found = audit_predictions(
+        exact.target, np.random.default_rng(1).multivariate_normal(MEAN, COVARIANCE, (4, 100)), key
+    )
+    assert found.sharpness == pytest.approx(1.0, abs=0.5)
+    law, y = stats.beta(1.5, 1.5), NEW @ MEAN + 0.3
+    sharper = exact.with_audit(found._replace(sharpness=1.5))
+    ask = {"key": key, "num_samples": 500, "y": y}
+    plain = exact.predict(NEW, **ask, quantiles=law.ppf([0.05, 0.95]))
+    calibrated = sharper.predict(NEW, **ask, quantiles=(0.05, 0.95))
+    np.testing.assert_allclose(calibrated.quantiles, plain.quantiles, atol=1e-4)
+    np.testing.assert_array_equal(calibrated.mean, plain.mean)
+    untouched = sharper.predict(NEW, **ask, calibrated=False)
+    np.testing.assert_array_equal(untouched.log_predictive_density, plain.log_predictive_density)
+    gain = calibrated.log_predictive_density - plain.log_predictive_density
+    # y is near the middle of each row's distribution, where B(1.5, 1.5) has up to 4/π of a density.
+    assert np.all((gain > 0) & (gain <= np.log(4 / np.pi) + 1e-4))
 
 
 def test_a_linear_regression_is_predicted_as_in_closed_form(exact, truth, key):

@@ -139,6 +139,23 @@ def test_more_draws_than_there_are_do_not_go_into_a_datatree(posterior, key):
         posterior.to_datatree(key=key, num_samples=0)
 
 
+def test_draws_of_chains_with_shares_are_exported_in_proportion(key):
+    draws = np.repeat(np.arange(4.0, dtype=np.float32), 100).reshape(4, 100, 1)
+    draws = np.broadcast_to(draws, (4, 100, 3)).copy()
+    shares = np.array([0.4, 0.3, 0.2, 0.1])
+    shared = Posterior(target(), StoredDraws(draws, "by hand", exact=False, shares=shares))
+    tree = shared.to_datatree(key=key)
+    values = tree["posterior"]["a"].values[..., 0]
+    # One chain, of whose 400 draws each has its part: no weights are left.
+    np.testing.assert_array_equal(np.unique(values, return_counts=True)[1], 400 * shares)
+    assert tree["posterior"].attrs["resampled"] == 1
+    assert "log_weight" not in tree["sample_stats"]
+    kept = shared.to_datatree(key=key, resampled=False)
+    assert kept["posterior"]["a"].shape[:2] == (4, 100)
+    weights = np.exp(kept["sample_stats"]["log_weight"].values)
+    np.testing.assert_allclose(weights.sum(axis=1) / 400, shares, rtol=1e-5)
+
+
 def test_few_draws_of_many_chains_make_a_datatree(key):
     many = Posterior(target(), stored(num_chains=8, length=4))
     assert many.to_datatree(key=key)["posterior"]["b"].shape == (8, 4)

@@ -77,7 +77,7 @@ class NetworkRecord(NamedTuple):
 def run(
     names: Sequence[str],
     *,
-    splits: int = 1,
+    splits: Sequence[int] = (0,),
     seed: int = 0,
     methods: Sequence[str] = METHODS,
     progress: Progress = lambda line: None,
@@ -88,7 +88,7 @@ def run(
     return (
         record
         for name in names
-        for split in range(splits)
+        for split in splits
         for record in _records(name, split, methods, jax.random.key(seed), progress)
     )
 

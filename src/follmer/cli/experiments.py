@@ -47,6 +47,9 @@ def bench(
     splits: Annotated[
         int, typer.Option(min=1, help="Splits of each data set of networks into training and test.")
     ] = 1,
+    first_split: Annotated[
+        int, typer.Option(min=0, help="The first of these splits; defaults were chosen on 0 to 4.")
+    ] = 0,
     list_names: Annotated[
         bool, typer.Option("--list", help="Print the names of targets and methods.")
     ] = False,
@@ -54,7 +57,8 @@ def bench(
     """Known targets by the default fit and by other methods: evidence, modes, time, in a table."""
     names = names or []
     if names[:1] == [_NETWORKS] and not list_names:
-        _bench_networks(names[1:], _listed(methods), splits, seed, json)
+        chosen_splits = range(first_split, first_split + splits)
+        _bench_networks(names[1:], _listed(methods), chosen_splits, seed, json)
         return
     if names == [_VERDICTS]:
         _bench_verdicts(targets, seed, json)
@@ -86,7 +90,7 @@ def bench(
 
 
 def _bench_networks(
-    names: list[str], methods: tuple[str, ...], splits: int, seed: int, json: bool
+    names: list[str], methods: tuple[str, ...], splits: range, seed: int, json: bool
 ) -> None:
     """Networks on public data sets, beside other methods."""
     from follmer.bench import networks

@@ -51,6 +51,32 @@ def pointwise_moments(
     return np.asarray(means, float).reshape(len(draws), -1), np.asarray(variances, float).ravel()
 
 
+def pointwise_cdf(
+    target: Target, draws: Float[Array | np.ndarray, "draws dim"], rows: np.ndarray
+) -> Float[np.ndarray, "draws rows"] | None:
+    """P(Y ≤ y_i | θ_s) at the data points `rows`; None unless y is one continuous number."""
+    data = take(target.data, np.asarray(rows))
+    found = _cdfs(target, jnp.asarray(draws, target.dtype), data)
+    if found is None or found.size != len(draws) * len(rows):
+        return None
+    return np.asarray(found, float).reshape(len(draws), len(rows))
+
+
+@compiled
+def _cdfs(target: Target, draws: Float[Array, "draws dim"], data: PyTree) -> Array | None:
+    predictive = target.predictive
+    assert predictive is not None
+
+    def one(place: Float[Array, " dim"]) -> Array | None:
+        theta = target.parameters(place)
+        likelihood = predictive.likelihood_at(theta)
+        if likelihood.is_count:
+            return None
+        return likelihood.cdf(predictive.outputs(theta, data["x"]), data["y"])
+
+    return jax.lax.map(one, draws, batch_size=_DRAWS_AT_ONCE)
+
+
 @compiled
 def _log_likelihoods(
     target: Target, x: Float[Array, "draws dim"], batch: PyTree

@@ -5,9 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.judging.pointwise import pointwise_log_likelihood, pointwise_moments
-from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, nested_rhat
-from follmer.judging.stacking import loo_by_chain, mixed
+from follmer.judging.calibration import sharpness_of
+from follmer.judging.pointwise import (
+    pointwise_cdf,
+    pointwise_log_likelihood,
+    pointwise_moments,
+)
+from follmer.judging.predictive_audit import LIMITS, PredictiveAudit, halves_rhat
+from follmer.mcmc.nested import nested_rhat
 from follmer.targets import Target
 from follmer.tools.keys import generator
 
@@ -26,6 +31,7 @@ class Loo(NamedTuple):
 
     elpd: Float[np.ndarray, " rows"]
     khat: Float[np.ndarray, " rows"]
+    levels: Float[np.ndarray, " rows"]  # P(Y_i ≤ y_i | all rows but i), where asked for
 
     @property
     def mean(self) -> float:
@@ -38,20 +44,29 @@ class Loo(NamedTuple):
         return float(np.std(self.elpd) / np.sqrt(len(self.elpd)))
 
 
-def psis_loo(log_likelihood: Float[np.ndarray, "draws rows"]) -> Loo:
-    """ln p(y_i | all rows but i), by Pareto-smoothed importance sampling (arviz-stats)."""
+def psis_loo(
+    log_likelihood: Float[np.ndarray, "draws rows"],
+    shares: Float[np.ndarray, " draws"] | None = None,
+    cdf: Float[np.ndarray, "draws rows"] | None = None,
+) -> Loo:
+    """ln p(y_i | all rows but i), by Pareto-smoothed importance sampling (arviz-stats).
+
+    Draws have shares, of sum 1, or equal ones; `cdf` are their distribution functions at y.
+    """
     from arviz_stats.base import array_stats
 
     count, num_rows = log_likelihood.shape
-    elpd, khat = np.empty(num_rows), np.full(num_rows, np.nan)
+    log_shares = np.zeros(count) if shares is None else np.log(shares)
+    elpd, khat, levels = np.empty(num_rows), *np.full((2, num_rows), np.nan)
     for row, values in enumerate(log_likelihood.T):
-        logs = -values - np.logaddexp.reduce(-values)
-        # ArviZ takes the negative of the log weights, here the log likelihoods themselves. Equal
-        # ones have no tail.
+        logs = log_shares - values
+        logs -= np.logaddexp.reduce(logs)
+        # Likelihoods that are equal have no tail.
         if count >= _FEWEST and np.isfinite(values).all() and np.ptp(values) > 1e-6:
             try:
                 with np.errstate(all="ignore"):
-                    smooth, tail = array_stats.psislw(values)
+                    # ArviZ takes the negative of the log weights.
+                    smooth, tail = array_stats.psislw(-logs)
             except ValueError:
                 # All weights of the tail are equal: there is none.
                 smooth, tail = logs, -np.inf
@@ -61,7 +76,9 @@ def psis_loo(log_likelihood: Float[np.ndarray, "draws rows"]) -> Loo:
                 # A tail that cannot be smoothed is the worst there is.
                 khat[row] = np.inf
         elpd[row] = np.logaddexp.reduce(logs + values)
-    return Loo(elpd, khat)
+        if cdf is not None:
+            levels[row] = np.exp(logs) @ cdf[:, row]
+    return Loo(elpd, khat, levels)
 
 
 def rows_judged(target: Target, key: PRNGKeyArray) -> np.ndarray:
@@ -96,25 +113,43 @@ def audit_predictions(
     by_chain = means.reshape(chains, length, -1)
     logs_by_chain = logs.reshape(chains, length, -1)
     rhat, rhat_likelihood, settled, width = _agreement(by_chain, noise, logs_by_chain.sum(axis=2))
-    members = loo_by_chain(logs_by_chain)
-    elpd = mixed(members, shares)
+    parts = None if shares is None else np.repeat(shares / length, length)
+    cdf = pointwise_cdf(target, flat, rows)
+    loo = psis_loo(logs, parts, cdf)
+    unsound = float(np.mean(loo.khat > _UNSOUND))
+    known = np.isfinite(loo.levels).all() and unsound <= LIMITS.unsound
     halves = [psis_loo(half.reshape(-1, len(rows))) for half in _halves(logs_by_chain)]
     change = halves[1].elpd - halves[0].elpd
     return PredictiveAudit(
         num_chains=chains,
         num_draws=chains * length,
         num_rows=len(rows),
+        at_stake=target.dim / (target.num_data or 1),
         rhat=rhat,
         rhat_log_likelihood=rhat_likelihood,
-        rhat_halves=settled,
+        rhat_halves=settled[0],
+        rhat_halves_se=settled[1],
         own_width=width,
         drift=float(np.mean(change)),
         drift_se=float(np.std(change) / np.sqrt(len(change))),
-        loo=float(np.mean(elpd)),
-        loo_se=float(np.std(elpd) / np.sqrt(len(elpd))),
-        unsound=float(np.mean(psis_loo(logs).khat > _UNSOUND)),
-        best_member=float(np.max(members.mean(axis=1))),
+        loo=loo.mean,
+        loo_se=loo.se,
+        unsound=unsound,
+        without_x=_without_x(target, rows),
+        sharpness=sharpness_of(loo.levels, 0.5 / len(flat)) if known else 1.0,
     )
+
+
+def _without_x(target: Target, rows: np.ndarray) -> float:
+    """Log density of a row of y by y's own distribution: shares of values that are whole numbers,
+    else a normal one for each column."""
+    y = np.asarray(target.data["y"], float)
+    if np.array_equal(y, np.round(y)):
+        _, places, counts = np.unique(y, axis=0, return_inverse=True, return_counts=True)
+        return float(np.mean(np.log(counts / len(y))[places.ravel()[rows]]))
+    columns = y.reshape(len(y), -1)
+    spread = np.maximum(columns.std(axis=0), np.finfo(float).tiny)
+    return -float(np.sum(np.log(spread) + 0.5 * np.log(2.0 * np.pi * np.e)))
 
 
 def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,14 +161,17 @@ def _agreement(
     means: Float[np.ndarray, "chains draws values"],
     noise: Float[np.ndarray, " values"],
     log_likelihood: Float[np.ndarray, "chains draws"],
-) -> tuple[float, float, float, float]:
-    """R-hats of predictions of y, of the log likelihood, of halves; the chains' own width."""
+) -> tuple[float, float, tuple[float, float], float]:
+    """R-hats of predictions of y, of the log likelihood, of halves (and its standard error); the
+    chains' own width."""
     chains, length, _ = means.shape
+    nan = float("nan")
     if chains < 4 or length < 4:
-        return float("nan"), float("nan"), float("nan"), float("nan")
+        return nan, nan, (nan, nan), nan
     groups = chains // 2
-    rhat = float(np.quantile(nested_rhat(means, groups, noise), 0.9))
+    rhat = float(np.quantile(nested_rhat(means, groups, noise=noise), 0.9))
     likelihood = float(nested_rhat(log_likelihood[:, :, None], groups)[0])
     # B/W of single chains; W/(B + W) is the chains' own share.
     width = float(np.median(nested_rhat(means, chains) ** -2.0))
-    return rhat, likelihood, float(np.median(halves_rhat(means))), width
+    halves, error = halves_rhat(means)
+    return rhat, likelihood, (float(np.median(halves)), error), width

@@ -42,11 +42,3 @@ def stacked(elpd: Float[np.ndarray, "chains rows"]) -> Float[np.ndarray, " chain
         if np.abs(shares - before).max() < _CHANGE:
             break
     return shares
-
-
-def mixed(
-    elpd: Float[np.ndarray, "chains rows"], shares: Float[np.ndarray, " chains"] | None
-) -> Float[np.ndarray, " rows"]:
-    """ln p(y_i | all rows but i) by all chains, each with its share; equal shares for None."""
-    logs = np.full(len(elpd), -np.log(len(elpd))) if shares is None else np.log(shares)
-    return np.logaddexp.reduce(logs[:, None] + elpd, axis=0)

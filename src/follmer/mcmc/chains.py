@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Wide, advance, as_chains
 from follmer.mcmc.mixtures import safe_cholesky
+from follmer.mcmc.nested import nested_rhat
 from follmer.targets import Density
 from follmer.tools.clock import NEVER
 
@@ -39,7 +40,6 @@ def run_chains(
     """Draws of chains that go on until they agree, or for so long; gradients there; R-hat."""
     dim, dtype = density.dim, density.dtype
     starts = np.repeat(points, GROUP_SIZE * NUM_GROUPS // len(points), axis=0)
-    group = np.repeat(np.arange(NUM_GROUPS), GROUP_SIZE)
     whole = Wide(*jax.device_put((np.zeros(dim, dtype), np.ones(dim, dtype), np.ones((), dtype))))
     stretch = jax.device_put(np.asarray(factor, dtype))
     values, gradients = density(starts)
@@ -59,7 +59,7 @@ def run_chains(
         if call + 1 in renewals and call + 1 + kept_calls <= max_calls and call + 1 < end:
             # The newest moves tell where the mass is; what came before is forgotten.
             recent = np.concatenate(kept[len(kept) // 2 :])
-            agreed = nested_rhat(recent, group) < agree
+            agreed = worst_rhat(recent) < agree
             if end == max_calls and agreed and call + 1 > WARM_CALLS:
                 end = min(call + 1 + kept_calls, max_calls)
             factor = covariance_factor(recent, factor)
@@ -68,7 +68,7 @@ def run_chains(
     first = len(kept) // 3 if end == max_calls else 0
     draws, gradients = np.concatenate(kept[first:]), np.concatenate(slopes[first:])
     thinning = max(1, len(draws) * len(starts) // _MAX_KEPT)
-    return draws[::thinning], gradients[::thinning], nested_rhat(draws, group)
+    return draws[::thinning], gradients[::thinning], worst_rhat(draws)
 
 
 def covariance_factor(
@@ -87,19 +87,7 @@ def covariance_factor(
     return factor @ safe_cholesky(shrunk)
 
 
-def nested_rhat(
-    draws: Float[np.ndarray, "draws chains dim"], group: Int[np.ndarray, " chains"]
-) -> float:
-    """√(1 + B/W) of the worst coordinate, B between groups that share a start, W within them."""
-    means = draws.mean(axis=0)
-    groups = np.stack([means[group == one] for one in np.unique(group)])
-    centres = groups.mean(axis=1)
-    of_chains = groups.var(axis=1, ddof=1)
-    within_chains = draws.var(axis=0, ddof=1)
-    of_draws = np.stack([within_chains[group == one] for one in np.unique(group)]).mean(axis=1)
-    within = np.mean(of_chains + of_draws, axis=0)
-    # What groups of so many chains differ by when nothing is wrong is taken off.
-    excess = centres.var(axis=0, ddof=1) - np.mean(of_chains, axis=0) / groups.shape[1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = np.sqrt(1.0 + np.maximum(excess, 0.0) / within)
-    return float(np.max(np.where(within > 0, rhat, np.inf)))
+def worst_rhat(draws: Float[np.ndarray, "draws chains dim"]) -> float:
+    """Nested R-hat of the worst coordinate; infinite where chains never moved."""
+    rhat = nested_rhat(draws.swapaxes(0, 1), NUM_GROUPS, chance_removed=True)
+    return float(np.max(np.where(draws.var(axis=0).max(axis=0) > 0, rhat, np.inf)))

@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.errors import NonFiniteError
+from follmer.mcmc.groups import batch_share, by_group
 from follmer.targets import AbstractTarget
 from follmer.targets.density import values_and_gradients
 from follmer.tools.keys import normals
@@ -22,6 +23,9 @@ from follmer.tools.progress import Pace
 _NARROW = 0.1
 # Rounds in which starts that are not finite are drawn anew, each narrower than the last by this.
 _ROUNDS, _NARROWER = 8, 0.5
+
+# Members' places, and the optimiser's state of each.
+_Descending = tuple[Float[Array, "members dim"], optax.OptState]
 
 
 class Members(NamedTuple):
@@ -84,39 +88,41 @@ def descend(
     call of about half a second at a time.
     """
     rate = (learning_rate, num_iterations)
-    state, pace, done = _adam(*rate).init(x), Pace(), 0
+    members, pace, done = (x, jax.vmap(_adam(*rate).init)(x)), Pace(), 0
+    operations = len(x) * batch_share(batch_size, target.num_data) * target.gradient_cost
     while done < num_iterations:
         count = min(pace.count, num_iterations - done)
         began = time.perf_counter()
         span = jnp.asarray([done, done + count], jnp.int32)
-        x, state = _descended(target, (x, state), key, span, rate, batch_size)
-        jax.block_until_ready(x)
+
+        def move(some: _Descending, name: str, span: Int[Array, " 2"] = span) -> _Descending:
+            return _descended(target, some, key, span, rate, batch_size)
+
+        members = jax.block_until_ready(by_group(move, members, operations))
         pace.took(count, time.perf_counter() - began)
         done += count
         advanced(count)
-    return x
+    return members[0]
 
 
 @compiled
 def _descended(
     target: AbstractTarget,
-    start: tuple[Array, optax.OptState],
+    start: _Descending,
     key: PRNGKeyArray,
     span: Int[Array, " 2"],
     rate: tuple[float, int],
     batch_size: int | None,
-) -> tuple[Array, optax.OptState]:
+) -> _Descending:
     """The members and their optimiser's state after the iterations of a span."""
     adam = _adam(*rate)
 
-    def body(
-        i: Int[Array, ""], carry: tuple[Array, optax.OptState]
-    ) -> tuple[Array, optax.OptState]:
+    def body(i: Int[Array, ""], carry: _Descending) -> _Descending:
         x, state = carry
         batch = target.random_batch(jax.random.fold_in(key, i), batch_size)
         gradient = jax.vmap(jax.grad(lambda x: -target.log_density(x, batch)))(x)
         sound = jnp.isfinite(gradient).all(axis=1, keepdims=True)
-        updates, state = adam.update(jnp.where(sound, gradient, 0.0), state, x)
+        updates, state = jax.vmap(adam.update)(jnp.where(sound, gradient, 0.0), state, x)
         return x + jnp.where(sound, updates, 0.0), state
 
     return jax.lax.fori_loop(span[0], span[1], body, over(PATHS, start))

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.errors import NonFiniteError
 from follmer.mcmc import descents, microcanonical, stochastic
+from follmer.mcmc.groups import batch_share, by_group
 from follmer.targets import AbstractTarget
 from follmer.targets.density import Density, values_by_batch
 from follmer.tools.clock import NEVER
@@ -73,12 +74,8 @@ class Schedule(NamedTuple):
 
     def gradients(self, num_data: int | None) -> int:
         """Gradients of all members, in units of one by all the data."""
-
-        def share(size: int | None) -> float:
-            return 1.0 if size is None or num_data is None else size / num_data
-
-        per_step = 2 if self.batch_size is None else share(self.batch_size)
-        descent = self.num_descent_steps * share(self.descent_batch)
+        per_step = 2 if self.batch_size is None else batch_share(self.batch_size, num_data)
+        descent = self.num_descent_steps * batch_share(self.descent_batch, num_data)
         return int(self.num_members * (descent + self.num_steps * per_step))
 
     def of_length(self, num_steps: int) -> "Schedule":
@@ -224,37 +221,69 @@ def _continued(
 ) -> Progress:
     """The run one call further on."""
     done = _count(now)
-    count = min(_KEPT_PER_CALL, schedule.num_kept - done)
+    by_batches = schedule.batch_size is not None
+    span = (done, min(_KEPT_PER_CALL, schedule.num_kept - done))
+    move = (_walk if by_batches else _glide)(target, schedule, named_key(key, "chains"), *span)
+    share = batch_share(schedule.batch_size, target.num_data)
+    state, places = by_group(
+        move,
+        (now.state, jnp.asarray(now.rate, target.dtype)),
+        schedule.num_members * share * target.gradient_cost,
+    )
+    now = now._replace(state=state, kept=[*now.kept, np.asarray(places).swapaxes(0, 1)])
+    if by_batches and done < BURN_IN * schedule.num_kept:
+        return _regulated(target, schedule, key, now)
+    return now
+
+
+# Moves a group of chains, which have rates: their state, and the places that are kept.
+Move = Callable[[tuple[Any, Array], str], tuple[Any, Array]]
+
+
+def _glide(
+    target: AbstractTarget, schedule: Schedule, key: PRNGKeyArray, done: int, count: int
+) -> Move:
+    """Microcanonical chains, by all the data; they steer their steps themselves."""
+    dynamics = _dynamics(target, done / (BURN_IN * schedule.num_kept))
     first = jnp.asarray(done * schedule.thinning, jnp.int32)
-    chain_key = named_key(key, "chains")
-    if schedule.batch_size is None:
-        dynamics = _dynamics(target, now.ends, done / (BURN_IN * schedule.num_kept))
-        state, places = microcanonical.advance(
+
+    def move(chains: tuple[microcanonical.Particles, Array], name: str) -> tuple[Any, Array]:
+        return microcanonical.advance(
             target,
-            now.state,
+            chains[0],
             dynamics,
-            chain_key,
+            named_key(key, name),
             first,
             num_kept=count,
             thinning=schedule.thinning,
         )
-        return now._replace(state=state, kept=[*now.kept, np.asarray(places)])
-    walkers, places = stochastic.advance(
-        target,
-        now.state,
-        chain_key,
-        first,
-        jnp.asarray(now.rate, target.dtype),
-        friction=_FRICTION,
-        temperature=schedule.temperature,
-        batch_size=schedule.batch_size,
-        num_kept=count,
-        thinning=schedule.thinning,
-    )
-    now = now._replace(state=walkers, kept=[*now.kept, np.asarray(places)])
-    if done < BURN_IN * schedule.num_kept:
-        return _regulated(target, schedule, key, now)
-    return now
+
+    return move
+
+
+def _walk(
+    target: AbstractTarget, schedule: Schedule, key: PRNGKeyArray, done: int, count: int
+) -> Move:
+    """Chains by batches."""
+    assert schedule.batch_size is not None
+    size = schedule.batch_size
+    first = jnp.asarray(done * schedule.thinning, jnp.int32)
+
+    def move(chains: tuple[stochastic.Walkers, Array], name: str) -> tuple[Any, Array]:
+        return stochastic.advance(
+            target,
+            chains[0],
+            named_key(key, name),
+            first,
+            chains[1],
+            friction=_FRICTION,
+            temperature=schedule.temperature,
+            batch_size=size,
+            num_kept=count,
+            thinning=schedule.thinning,
+        )
+
+    return move
 
 
 def _regulated(
@@ -279,14 +308,12 @@ def _regulated(
     return now._replace(state=state, rate=rate, ends=ends, best=best)
 
 
-def _dynamics(
-    target: AbstractTarget, x: Float[Array, "chains dim"], burnt_in: float
-) -> microcanonical.Dynamics:
+def _dynamics(target: AbstractTarget, burnt_in: float) -> microcanonical.Dynamics:
     """How particles move after a share of the burn-in."""
     variance = _FIRST_VARIANCE * (_ENERGY_VARIANCE / _FIRST_VARIANCE) ** min(burnt_in, 1.0)
     informed = min(target.dim, target.num_data or target.dim)
     numbers = (_LENGTH * target.dim**0.5, variance * informed / target.dim)
-    return microcanonical.Dynamics(*(jnp.asarray(number, x.dtype) for number in numbers))
+    return microcanonical.Dynamics(*(jnp.asarray(number, target.dtype) for number in numbers))
 
 
 def _ensemble(

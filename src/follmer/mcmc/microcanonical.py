@@ -69,7 +69,7 @@ def advance(
     *,
     num_kept: int,
     thinning: int,
-) -> tuple[Particles, Float[Array, "kept chains dim"]]:
+) -> tuple[Particles, Float[Array, "chains kept dim"]]:
     """The particles `num_kept` times `thinning` steps on, and every `thinning`-th place."""
     value_and_gradient = jax.vmap(jax.value_and_grad(target.log_density))
 
@@ -81,7 +81,8 @@ def advance(
         particles = jax.lax.fori_loop(start, start + thinning, once, particles)
         return particles, particles.x
 
-    return jax.lax.scan(keep, over(PATHS, particles), jnp.arange(num_kept))
+    particles, places = jax.lax.scan(keep, over(PATHS, particles), jnp.arange(num_kept))
+    return particles, jnp.swapaxes(places, 0, 1)
 
 
 def move(

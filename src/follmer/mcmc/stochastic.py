@@ -41,11 +41,11 @@ def advance(
     batch_size: int,
     num_kept: int,
     thinning: int,
-) -> tuple[Walkers, Float[Array, "kept chains dim"]]:
+) -> tuple[Walkers, Float[Array, "chains kept dim"]]:
     """The walkers `num_kept` times `thinning` steps on, and every `thinning`-th place.
 
-    v ← (1 − friction) v + rate ∇ln p + √(2 friction rate temperature) ξ, x ← x + v. All see the
-    same batches.
+    v ← (1 − friction) v + rate ∇ln p + √(2 friction rate temperature) ξ, x ← x + v. All of a
+    call see the same batches.
     """
     step = rate[:, None]
 
@@ -66,4 +66,5 @@ def advance(
         walkers = jax.lax.fori_loop(start, start + thinning, once, walkers)
         return walkers, walkers.x
 
-    return jax.lax.scan(keep, over(PATHS, walkers), jnp.arange(num_kept))
+    walkers, places = jax.lax.scan(keep, over(PATHS, walkers), jnp.arange(num_kept))
+    return walkers, jnp.swapaxes(places, 0, 1)

@@ -22,9 +22,9 @@ _MEMBERS = 12
 # Steps of a descent and of a chain where all data are looked at, and how many pass between two
 # states that are kept.
 _DESCENT_STEPS, _STEPS, _THINNING = 3000, 5000, 25
-# Operations of all steps of chains that look at all data (40 s on two cores). Chains do so where
+# Operations of all steps of chains that look at all data (20 s on two cores). Chains do so where
 # this is enough for the fewest steps: on power (split 0), LPD is .03 better than by batches.
-_WHOLE_BUDGET = 1.2e12
+_WHOLE_BUDGET = 1.8e12
 # Operations of all steps of descents by batches.
 _BUDGET = 1e12
 # States of a chain, those of the burn-in included, where there are fewer steps.

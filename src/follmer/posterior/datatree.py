@@ -61,7 +61,8 @@ def exported(
     """Draws chosen by weight, with none left; or as they come, with their weights.
 
     Where it is left open (None), draws are chosen if the weights are sound. Copies of one draw
-    stand beside each other, so that ArviZ's effective sample size counts them less.
+    stand beside each other, so that ArviZ's effective sample size counts them less. What is chosen
+    from chains of unequal shares makes one chain: ArviZ counts all draws of chains equally.
     """
     proposes = sampler.weighs and resampled is not False
     if proposes:
@@ -70,7 +71,11 @@ def exported(
     x, logs = sampler.by_chain(asked, key, num_steps, progress=progress)
     log_weights = np.asarray(logs, float)
     if not proposes:
-        return Exported(x, log_weights, False, log_weights.ravel())
+        flat = log_weights.ravel()
+        if resampled is False or np.ptp(flat) <= _ROUNDING:
+            return Exported(x, log_weights, False, flat)
+        rows = systematic(generator(key, "choice"), np.exp(flat), len(flat))
+        return Exported(x.reshape(1, len(flat), -1)[:, rows], np.zeros((1, len(flat))), True, flat)
     smooth, khat = pareto_smooth(log_weights[0])
     # Not a number: too few draws to tell.
     sound = not khat > _SOUND_KHAT if resampled is None else True

@@ -233,6 +233,7 @@ class Posterior:
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         y: ArrayLike | None = None,
         mesh: Mesh | str | None = None,
+        calibrated: bool = True,
     ) -> Prediction:
         """The predictive distribution of y at rows x, for targets that say how y is distributed.
 
@@ -240,12 +241,20 @@ class Posterior:
         Pareto-smoothed importance weights where `weighted`. With `y`, the log predictive density of
         every row comes too.
 
+        A network's draws together are often less sure than they might be. Where its fit was
+        audited, quantiles and the log predictive density of a continuous y are those of the draws'
+        average sharpened, or widened, as training rows that are left out would have it
+        (`audit.sharpness`; mean and sd are the draws' own). `calibrated=False` leaves the average
+        as it is.
+
         `batch_size` bounds memory and leaves the answer alone: so many pairs of a draw and a row
         are held at once by a device, beside the draws and what is returned. With a `mesh` of
         devices, draws and then rows are spread over them (`follmer.on_mesh`).
         """
         target = as_target(self.target)
         question = as_question(target, x, y, quantiles, batch_size)
+        if calibrated and isinstance(self.audit, PredictiveAudit):
+            question = question.calibrated(self.audit.sharpness)
         with on_mesh(mesh):
             draws, log_weights = self.flat_sample(num_samples, key=key, num_steps=num_steps)
             even = np.full(num_samples, -np.log(num_samples))
@@ -324,7 +333,9 @@ class Posterior:
         **Arguments:**
 
         - `num_samples`: 1000 draws by default. Of Markov chains, all that are stored, or evenly
-          spaced ones, by chain and without weights; with a `log_weight` where chains have shares.
+          spaced ones, by chain and without weights. Where chains have shares, as those of a
+          network, draws are chosen by them and stand as one chain; with `resampled=False` by chain,
+          with the `log_weight` that they need.
         - `resampled`: choose the draws by weight from 4 times as many, as `resample` does, so that
           what knows nothing of weights (`arviz_stats.summary`, `loo`, …) is right; their
           `log_weight` is then 0. False keeps the draws of `sample` with the `log_weight` that they

@@ -11,6 +11,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PyTree
 
 from follmer.errors import InputError
+from follmer.judging.calibration import log_sharpening, pool_levels
 from follmer.targets import Predictive, Target
 from follmer.targets.predictive import as_rows
 from follmer.tools.checks import fraction, positive_int
@@ -31,7 +32,8 @@ class Prediction(NamedTuple):
     `quantiles` are those of the mixture over draws, (levels, rows, …), and None for classes;
     `probabilities` has the classes along its last axis, and is None without classes. Where y was
     given, `log_predictive_density` is ln of the draws' mean likelihood of each row and
-    `gibbs_log_likelihood` the draws' mean log likelihood, which is never larger.
+    `gibbs_log_likelihood` the draws' mean log likelihood, which is never larger. Of a network,
+    quantiles and the log predictive density are calibrated by rows left out, as `predict` says.
     """
 
     mean: Float[Array, "rows ..."]
@@ -48,9 +50,17 @@ class Question(NamedTuple):
     predictive: Predictive
     x: np.ndarray
     y: np.ndarray | None
-    levels: tuple[float, ...]
+    levels: Float[np.ndarray, " levels"]
     is_count: bool
     batch_size: int
+    sharpness: Float[np.ndarray, ""] | None = None  # of the pool of draws; None: as it is
+
+    def calibrated(self, sharpness: float) -> "Question":
+        """What is asked of the sharpened pool, in terms of the pool."""
+        if sharpness == 1.0:
+            return self
+        levels = pool_levels(self.levels, sharpness).astype(self.levels.dtype)
+        return self._replace(levels=levels, sharpness=np.asarray(sharpness, self.levels.dtype))
 
 
 def as_question(target: Target, x: Any, y: Any, quantiles: Any, batch_size: Any) -> Question:
@@ -73,7 +83,7 @@ def as_question(target: Target, x: Any, y: Any, quantiles: Any, batch_size: Any)
     if y is not None:
         y = likelihood.observed(as_rows("y", y, target.dtype), outputs_shape)
     size = positive_int("batch_size", batch_size)
-    return Question(predictive, x, y, _levels(quantiles), likelihood.is_count, size)
+    return Question(predictive, x, y, _levels(quantiles, target.dtype), likelihood.is_count, size)
 
 
 def answer(
@@ -106,7 +116,7 @@ def _answer_at_once(
     question: Question, thetas: PyTree, log_weights: Float[Array, " draws"]
 ) -> Prediction:
     """All rows together, with quantiles along the second axis."""
-    predictive, _, y, levels, is_count, _ = question
+    predictive, _, y, levels, is_count, _, sharpness = question
     x, y = over_all((jnp.asarray(question.x), y if y is None else jnp.asarray(y)))
     at_once = max(1, _ROWS_AT_ONCE // len(x))
     outputs = jax.lax.map(lambda theta: predictive.outputs(theta, x), thetas, batch_size=at_once)
@@ -128,23 +138,25 @@ def _answer_at_once(
     # The law of total variance: noise, and what the draws disagree in.
     sd = jnp.sqrt(average(each("variance") + (means - mean) ** 2))
     quantiles = None
-    if levels and each("cdf", mean) is not None:
-        found = [_quantile(cdf, mean, sd, level, is_count) for level in levels]
+    if len(levels) and each("cdf", mean) is not None:
+        found = [_quantile(cdf, mean, sd, level, is_count) for level in jnp.asarray(levels)]
         quantiles = jnp.stack(found, 1)
     density = gibbs = None
     if y is not None:
         log_prob = each("log_prob", y)
         density, gibbs = logsumexp(log_weights[:, None] + log_prob, 0), average(log_prob)
+        if sharpness is not None:
+            density += log_sharpening(cdf(jnp.asarray(y)), jnp.asarray(sharpness))
     return Prediction(mean, sd, quantiles, average(each("probabilities")), density, gibbs)
 
 
 def _quantile(
-    cdf: Callable[[Array], Array], mean: Array, sd: Array, level: float, is_count: bool
+    cdf: Callable[[Array], Array], mean: Array, sd: Array, level: Array, is_count: bool
 ) -> Array:
     """The smallest value at which the cdf reaches the level, by bisection from above."""
     # Cantelli's inequality brackets the quantiles of every distribution; a little is for rounding.
-    low = mean - sd * (np.sqrt((1 - level) / level) + 1e-3)
-    high = mean + sd * (np.sqrt(level / (1 - level)) + 1e-3)
+    low = mean - sd * (jnp.sqrt((1 - level) / level) + 1e-3)
+    high = mean + sd * (jnp.sqrt(level / (1 - level)) + 1e-3)
     if is_count:
         low, high = jnp.floor(low) - 1, jnp.ceil(high)
     resolution = 1.0 if is_count else 1e-6 * sd
@@ -162,7 +174,7 @@ def _quantile(
     return jax.lax.while_loop(unfinished, halve, (jnp.zeros((), jnp.int32), low, high))[2]
 
 
-def _levels(quantiles: Any) -> tuple[float, ...]:
+def _levels(quantiles: Any, dtype: Any) -> Float[np.ndarray, " levels"]:
     if not isinstance(quantiles, Sequence | np.ndarray) or not all(
         fraction("each of quantiles", level) > 0 for level in quantiles
     ):
@@ -170,4 +182,4 @@ def _levels(quantiles: Any) -> tuple[float, ...]:
             f"quantiles must be a list of numbers between 0 and 1, not {quantiles!r}.",
             hint="quantiles=(0.05, 0.5, 0.95), or () for none",
         )
-    return tuple(float(level) for level in quantiles)
+    return np.asarray(quantiles, dtype)

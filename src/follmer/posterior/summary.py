@@ -77,11 +77,13 @@ def _of_predictions(audit: PredictiveAudit) -> list[str]:
     return [
         f"{'members':<10}{chains:>12}   {draws} draws looked at, at {audit.num_rows} training rows",
         f"{'R-hat':<10}{audit.rhat:>12.3f}   of predictions, agree below 1.1; {likelihood}",
-        f"{'halves':<10}{audit.rhat_halves:>12.3f}   R-hat of halves of chains, settled below 1.15",
+        f"{'halves':<10}{audit.rhat_halves:>12.3f}   ± {audit.rhat_halves_se:.3f} R-hat of halves, "
+        "settled below 1.2",
         f"{'width':<10}{audit.own_width:>12.0%}   of the predictions' variance is inside chains",
         f"{'LOO':<10}{audit.loo:>12.4f}   ± {audit.loo_se:.4f} log predictive density of a row",
         f"{'drift':<10}{audit.drift:>12.4f}   ± {audit.drift_se:.4f} of LOO along the chains",
-        f"{'best one':<10}{audit.best_member:>12.4f}   LOO of the best member alone",
+        f"{'no x':<10}{audit.without_x:>12.4f}   log density of a row of y without x",
+        f"{'sharpness':<10}{audit.sharpness:>12.2f}   of predictions, by rows left out",
         f"{'k > 0.7':<10}{audit.unsound:>12.1%}   of rows decide their own prediction",
     ]
 
