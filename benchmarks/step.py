@@ -1,8 +1,10 @@
 """Milliseconds per training iteration with the paper's drift, and where they go.
 
     python -m benchmarks.step [--dims 2 124 10401] [--drift batch_norm_mlp] [--objectives det stl]
+                              [--torch PYTHON]
 
-Every ratio compares two things measured in the same run.
+An iteration is measured as training runs it: many in one program. With `--torch`, a Python that has
+PyTorch runs `torch_step.py` beside it. Every ratio compares two things measured in the same run.
 """
 
 import argparse
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -19,8 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import follmer
+from follmer.tools.normals import standard_normals
 
 WIDTH, NUM_PATHS, NUM_STEPS = 300, 32, 20
+# Iterations in one program.
+ITERATIONS = 4
 # Layers that see the time alone are computed once for all paths.
 OF_TIME = (".time.", ".modulations[")
 
@@ -103,7 +109,25 @@ def drift_flops(parameters: Any) -> float:
     return 3 * per_state * NUM_PATHS * NUM_STEPS
 
 
-def measure(dim: int, drift: str, objective: str, rate: float) -> str:
+def torch_seconds(python: str, dims: list[int]) -> dict[int, float]:
+    """Seconds per iteration of the plain PyTorch loop, by dimension."""
+    script = Path(__file__).with_name("torch_step.py")
+    command = [python, str(script), "--dims", *map(str, dims)]
+    printed = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    rows = [line.split() for line in printed.splitlines()]
+    return {int(dim): float(milliseconds) / 1e3 for dim, milliseconds in rows}
+
+
+def iterations(algorithm: follmer.NSFS, state: Any, key: jax.Array, data: Any) -> Any:
+    """Some training steps, as `fit` runs them."""
+
+    def body(i: jax.Array, state: Any) -> Any:
+        return algorithm.step(state, jax.random.fold_in(key, i), data)[0]
+
+    return jax.lax.fori_loop(0, ITERATIONS, body, state)
+
+
+def measure(dim: int, drift: str, objective: str, rate: float, torch: float | None) -> str:
     target = TARGETS[dim]()
     algorithm = follmer.NSFS(
         target,
@@ -118,16 +142,16 @@ def measure(dim: int, drift: str, objective: str, rate: float) -> str:
     state = algorithm.init(jax.random.key(0))
     key = jax.random.key(1)
     compiling, step = seconds(
-        lambda s, k, data: algorithm.step(s, k, data), state, key, target.data
+        lambda s, k, data: iterations(algorithm, s, k, data), state, key, target.data
     )
+    step /= ITERATIONS
     problem = algorithm.process.problem(target.data, NUM_PATHS)
-    _, noise = seconds(
-        lambda k: jax.vmap(problem.diffusion.noise)(jax.random.split(k, NUM_PATHS)), key
-    )
+    _, noise = seconds(_noise, key, jnp.zeros((NUM_STEPS, NUM_PATHS, dim)))
+    noise /= ITERATIONS
 
     def path_cost(parameters: Any, key: jax.Array) -> jax.Array:
         steered = algorithm.process.drift_at(parameters, target.data, inference=False)
-        return jnp.mean(problem.simulate(steered, key).kl)
+        return jnp.mean(problem.simulate(steered, key, "kl").kl)
 
     _, through_path = seconds(jax.grad(path_cost), state.parameters, key)
 
@@ -140,8 +164,18 @@ def measure(dim: int, drift: str, objective: str, rate: float) -> str:
     return (
         f"{dim:>6} {objective:>10} {step * 1e3:>8.2f} {noise * 1e3:>7.2f} "
         f"{(through_path - noise) * 1e3:>7.2f} {density * 1e3:>11.2f} {achieved:>8.1%} "
-        f"{compiling:>10.1f}"
+        f"{compiling:>10.1f} {'' if torch is None else f'{torch / step:.1f}':>8}"
     )
+
+
+def _noise(key: jax.Array, like: jax.Array) -> jax.Array:
+    """The noise of some iterations, one after the other."""
+
+    def body(i: jax.Array, rows: jax.Array) -> jax.Array:
+        drawn = standard_normals(jax.random.fold_in(key, i), rows.shape)
+        return jax.lax.optimization_barrier(drawn)
+
+    return jax.lax.fori_loop(0, ITERATIONS, body, like)
 
 
 def import_seconds() -> float:
@@ -159,17 +193,20 @@ def main() -> None:
     parser.add_argument("--drift", choices=sorted(follmer.drifts.DRIFTS), default="batch_norm_mlp")
     objectives = sorted(follmer.objectives.OBJECTIVES)
     parser.add_argument("--objectives", nargs="+", choices=objectives, default=["det", "stl"])
+    parser.add_argument("--torch", help="a Python that has torch==2.13.0")
     options = parser.parse_args()
     rate = matmul_rate()
+    beside = torch_seconds(options.torch, options.dims) if options.torch else {}
     print(f"drift {options.drift} of width {WIDTH}, {NUM_PATHS} paths, {NUM_STEPS} steps")
     print(f"plain float32 matmul {rate / 1e9:.0f} GFLOP/s; import follmer {import_seconds():.2f} s")
     print(
         f"{'dim':>6} {'objective':>10} {'ms/iter':>8} {'noise':>7} {'path':>7} {'likelihood':>11} "
-        f"{'of peak':>8} {'compile s':>10}"
+        f"{'of peak':>8} {'compile s':>10} {'x torch':>8}"
     )
     for dim in options.dims:
         for objective in options.objectives:
-            print(measure(dim, options.drift, objective, rate), flush=True)
+            torch = beside.get(dim) if objective == "det" else None
+            print(measure(dim, options.drift, objective, rate, torch), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,6 @@ def det(
     drift: Drift, problem: Problem, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], Float[Array, " paths"]]:
     """E[ Σ_j |u_j|²Δt/(2γ) − ln f(x_k) ], differentiated through the path."""
-    paths = problem.simulate(drift, key)
+    paths = problem.simulate(drift, key, "kl")
     log_terminal = problem.log_terminal(paths.end)
     return jnp.mean(paths.kl - log_terminal), log_terminal + paths.log_ratio

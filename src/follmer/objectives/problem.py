@@ -8,14 +8,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from follmer.paths import (
     PATHS_AXIS,
+    Differentiate,
     Diffusion,
     Drift,
     LogFactor,
     Path,
-    simulate,
+    simulate_many,
     step_log_ratio,
 )
-from follmer.tools.mesh import PATHS, over
 
 
 class Problem(NamedTuple):
@@ -31,15 +31,14 @@ class Problem(NamedTuple):
     num_paths: int
     is_minibatch: bool = False
 
-    def simulate(self, drift: Drift, key: PRNGKeyArray) -> Path:
-        """`num_paths` paths of the drift, as one `Path` with a leading axis."""
+    def simulate(
+        self, drift: Drift, key: PRNGKeyArray, differentiate: Differentiate = "all"
+    ) -> Path:
+        """`num_paths` paths of the drift, as one `Path` with a leading axis.
 
-        def one(noise: Float[Array, "steps dim"]) -> Path:
-            return simulate(drift, self.diffusion, noise)
-
-        keys = over(PATHS, jax.random.split(key, self.num_paths))
-        noise = over(PATHS, jax.vmap(self.diffusion.noise)(keys))
-        return jax.vmap(one, axis_name=PATHS_AXIS)(noise)
+        Training is faster where it is told which score of the path it will `differentiate`.
+        """
+        return simulate_many(drift, self.diffusion, self.num_paths, key, differentiate)
 
     def log_terminal(self, ends: Float[Array, "paths dim"]) -> Float[Array, " paths"]:
         """ln f at the paths' ends."""

@@ -2,6 +2,7 @@
 
 from follmer.paths.diffusion import PATHS_AXIS, Diffusion, Path, bridge, simulate
 from follmer.paths.grids import GRIDS, Grid, as_grid, geometric, grid_times, uniform
+from follmer.paths.many import Differentiate, simulate_many
 from follmer.paths.reference import (
     SHARED,
     AbstractReference,
@@ -34,6 +35,7 @@ __all__ = [
     "Base",
     "Brownian",
     "Control",
+    "Differentiate",
     "Diffusion",
     "Drift",
     "GaussianGuess",
@@ -53,6 +55,7 @@ __all__ = [
     "h_transform",
     "on_top",
     "simulate",
+    "simulate_many",
     "step_log_ratio",
     "uniform",
 ]

@@ -23,6 +23,7 @@ from follmer.paths.steps import (
     step_log_ratio,
     take_step,
 )
+from follmer.tools.normals import standard_normals
 
 # The vmapped axis of paths; drifts with batch statistics average over it.
 PATHS_AXIS = "paths"
@@ -87,9 +88,20 @@ class Diffusion(NamedTuple):
         return jnp.sum(terms if self.weights is None else self.weights * terms)
 
     def noise(self, key: PRNGKeyArray) -> Float[Array, "steps dim"]:
-        # Drawn flat: the same numbers, but vmapped matrices of bits take seconds to compile.
-        flat = jax.random.normal(key, (self.num_steps * self.dim,), self.dtype)
-        return flat.reshape(self.num_steps, self.dim)
+        """The standard normals of one path."""
+        return standard_normals(key, (self.num_steps, self.dim), self.dtype)
+
+    def after(
+        self,
+        t: Float[Array, ""],
+        dt: Float[Array, ""],
+        x: Float[Array, " dim"],
+        increment: Float[Array, " dim"],
+    ) -> Float[Array, " dim"]:
+        """The state after an increment, which is in units of the reference's step."""
+        if self.base is not None:
+            increment = take_step(self.base(t, dt, x), increment)
+        return x + jnp.sqrt(self.gamma * dt) * increment
 
 
 def simulate(drift: Drift, diffusion: Diffusion, noise: Float[Array, "steps dim"]) -> Path:
@@ -129,12 +141,8 @@ def _run(
         t, dt, epsilon = inputs
         move = diffusion.step(drift, diffusion.gamma, t, dt, x)
         increment = increment_of(move, t, dt, x, epsilon)
-        change = increment
-        if diffusion.base is not None:
-            change = take_step(diffusion.base(t, dt, x), increment)
-        after = x + jnp.sqrt(diffusion.gamma * dt) * change
         scores = (diffusion.total(step_log_ratio(move, increment)), diffusion.total(step_kl(move)))
-        return after, (*scores, x, increment)
+        return diffusion.after(t, dt, x, increment), (*scores, x, increment)
 
     # 0, but not a constant: of one, XLA would work out the first step's products while compiling.
     start = 0.0 * noise[0]
