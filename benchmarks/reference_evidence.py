@@ -201,7 +201,9 @@ def _keep(found: dict[str, Any]) -> None:
     stored = json.loads(path.read_text())["results"] if path.exists() else []
     known = {one["target"]: one for one in [*stored, found]}
     results = [known[name] for name in NAMES if name in known]
-    path.write_text(json.dumps({"results": results}, indent=1) + "\n")
+    # The machine is that of the last run; each record has its own.
+    content = {"machine": found["machine"], "results": results}
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -245,6 +245,11 @@ def test_approximate_truths_are_those_of_the_reference_runs():
     assert reference.keys() == {name for name, case in CASES.items() if case.approximate}
     for name, one in reference.items():
         assert CASES[name].log_evidence == pytest.approx(one["log_evidence"], abs=0.001)
+    page = (DOCS / "benchmarks_words.md").read_text().lower()
+    for name, one in reference.items():
+        start = f"| {name.replace('_', ' ')} |"
+        (row,) = [row for row in page.splitlines() if row.startswith(start)]
+        assert f"{told(one['log_evidence'], 3)} ± {told(one['log_evidence_se'], 3)}" in row
 
 
 def test_the_pictures_of_the_benchmarks_are_those_of_the_records():

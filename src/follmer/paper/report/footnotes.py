@@ -99,8 +99,8 @@ _FOOTNOTES = {
     "gaussian_mixture": (
         "A mode is found where it holds a quarter of its share of the draws or more.",
         "The paper shows a figure and no numbers: its N-SFS misses the outer modes where there are "
-        "inner ones, and fits both where there are no others. With the paper preset that depends "
-        "on the seed: of ten, six hold both modes after 300 iterations, four one of them.",
+        "inner ones, and fits both where there are no others. With the paper preset six seeds "
+        "of ten hold both after 300 iterations; the one that was run to the end then lost one.",
     ),
     "unmixing": (
         "The paper shows images and no numbers. Indian Pines has no true abundances: RMSE and "
