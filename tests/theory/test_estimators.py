@@ -9,6 +9,7 @@ import pytest
 from follmer.drifts import GaussianDrift
 from follmer.objectives import LogVariance, Problem, as_objective, det, relative_entropy, stl
 from follmer.paths import Diffusion, grid_times, uniform
+from follmer.tools.normals import standard_normals
 
 MEAN, SD = jnp.array([0.5]), 0.5
 
@@ -113,9 +114,9 @@ def test_observation_1_the_loss_is_the_negative_elbo_of_the_latent_sde():
     case = problem(num_steps, num_paths, log_joint, gamma)
     loss, _ = det(drift, case, jax.random.key(0))
 
-    noise = jax.vmap(case.diffusion.noise)(jax.random.split(jax.random.key(0), num_paths))
+    noise = standard_normals(jax.random.key(0), (num_steps, num_paths, 1))
     costs = []
-    for path in np.asarray(noise, float):
+    for path in np.swapaxes(np.asarray(noise, float), 0, 1):
         x, cost, dt = np.zeros(1), 0.0, 1 / num_steps
         for j, epsilon in enumerate(path):
             u = np.cos(x) + j * dt
