@@ -1,5 +1,6 @@
 """What draws say of single data points: log likelihoods and mean outputs, some rows at a time."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
