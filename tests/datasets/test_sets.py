@@ -64,7 +64,8 @@ def test_only_sets_whose_upstream_content_is_known_have_homes():
     with_homes = {name.split("/")[0] for name, source in FILES.items() if source.url}
     assert with_homes == {"a9a", "cifar10", "mnist"}
     for name, source in FILES.items():
-        assert source.url is None or source.url.removesuffix(".gz").endswith(name.split("/")[1])
+        upstream = source.member or (source.url or name).removesuffix(".gz")
+        assert upstream.endswith(name.split("/")[1])
 
 
 def test_a9a():

@@ -57,9 +57,16 @@ def test_it_predicts_the_curve(posterior):
 def test_its_draws_are_trees_of_weights_and_its_chains_are_exported(posterior):
     draws = posterior.sample(7, key=jax.random.key(1))
     assert draws.layers[0].weight.shape == (7, 4, 1)
-    tree = posterior.to_datatree(key=jax.random.key(1))
-    assert dict(tree["posterior"].sizes)["chain"] == 12
-    # Chains have a log density at every draw, and weights that are their shares.
+    chains, length = posterior.sampler.draws.shape[:2]
+    assert chains == 12
+    # Chosen by the chains' shares they are one chain, all of whose draws count equally.
+    chosen = posterior.to_datatree(key=jax.random.key(1))
+    assert dict(chosen["posterior"].sizes)["chain"] == 1
+    assert dict(chosen["posterior"].sizes)["draw"] == chains * length
+    assert set(chosen["sample_stats"].data_vars) == {"lp"}
+    # As they come they have a log density at every draw, and weights that are the shares.
+    tree = posterior.to_datatree(key=jax.random.key(1), resampled=False)
+    assert dict(tree["posterior"].sizes)["chain"] == chains
     assert set(tree["sample_stats"].data_vars) == {"lp", "log_weight"}
     weights = np.exp(tree["sample_stats"]["log_weight"].values)
     np.testing.assert_allclose(weights.mean(), 1.0, rtol=1e-5)

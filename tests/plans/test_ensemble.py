@@ -90,7 +90,7 @@ def test_networks_with_hidden_layers_take_the_ensemble():
     linear = follmer.from_network(
         eqx.nn.Linear(2, 1, key=jax.random.key(0)), data=(X, Y), likelihood="normal"
     )
-    assert rungs(linear) == ["mixture", "flow"]
+    assert rungs(linear) == ["mixture", "flow", "chains"]
     assert rungs(linear, "ensemble") == ["ensemble"]
 
 
