@@ -28,6 +28,10 @@ def pytest_configure(config):
         # Workers are begun later, and inherit it.
         os.environ[_CACHE] = folder.name
         config.add_cleanup(lambda: os.environ.pop(_CACHE))
+    # Most of the time of short tests goes into compiling; the slow ones run what users run.
+    if config.option.markexpr == "not slow":
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+        jax.config.update("jax_disable_most_optimizations", True)
     jax.config.update("jax_compilation_cache_dir", os.environ[_CACHE])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -67,11 +71,3 @@ def x64():
     """64-bit floats for one test."""
     with jax.enable_x64(True):
         yield
-
-
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """For many programs that run a tenth of a second each: little is worth optimising."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)

@@ -24,10 +24,7 @@ from follmer import FileError, InputError
 from follmer.integrations.tables import log_mean, log_shares, scaling_of
 from follmer.sklearn import FollmerClassifier, FollmerRegressor, load
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.usefixtures("quick_compilation"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2)) * [1.0, 50.0] + [0.0, 300.0]
@@ -47,21 +44,21 @@ def classifier(**options):
 
 
 @pytest.fixture(scope="module")
-def fitted(quick_compilation):
+def fitted():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return regressor().fit(X, Y)
 
 
 @pytest.fixture(scope="module")
-def sorted_out(quick_compilation):
+def sorted_out():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return classifier().fit(X, LABELS)
 
 
 @pytest.fixture(scope="module")
-def linear(quick_compilation):
+def linear():
     """Ordinary Bayesian regression with a known noise: its posterior is known in closed form."""
     noise = follmer.likelihoods.Normal(0.5)
     return FollmerRegressor("linear", likelihood=noise, num_draws=4096, random_state=0).fit(X, Y)

@@ -9,7 +9,6 @@ from follmer.sklearn import FollmerClassifier, FollmerRegressor
 BRIEF = {"precondition": "ensemble", "num_iterations": 200, "audit": False, "check": False}
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kind", [FollmerRegressor, FollmerClassifier])
 def test_it_passes_the_checks_of_scikit_learn(kind):

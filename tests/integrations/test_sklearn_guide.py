@@ -11,7 +11,6 @@ from follmer.integrations import estimators
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "sklearn.md"
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_blocks_of_the_guide_run_in_turn(monkeypatch, tmp_path, capsys):
     brief = functools.partial(
