@@ -129,8 +129,25 @@ def mc_sfs_cost() -> Figure:
     return figure
 
 
+def time_to_quality() -> Figure:
+    """Seconds, compilation included, and the error of ln Z, by every method that has one."""
+    found = [one for one in records("time_to_quality") if one["log_evidence"] is not None]
+    targets = list(dict.fromkeys(one["target"] for one in found))
+    methods = list(dict.fromkeys(one["method"] for one in found))
+    shapes = dict(zip(methods, "os^vDP", strict=False))
+    figure, panels = plots.panels(targets)
+    for axes, target in zip(panels, targets, strict=True):
+        for one in (one for one in found if one["target"] == target):
+            error = max(abs(one["log_evidence"] - one["truth"]), LEAST)
+            colour = OURS if one["method"] == "follmer" else plots.METHODS["exact"].colour
+            axes.plot(one["seconds"], error, shapes[one["method"]], color=colour, label=one["method"])
+        axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="error of ln Z, nats")
+    plots.legend(panels[0])
+    return figure
+
+
 def main() -> None:
-    for draw in (verdicts, modes, evidence, posteriordb, mc_sfs_cost):
+    for draw in (verdicts, modes, evidence, posteriordb, mc_sfs_cost, time_to_quality):
         print(plots.save(draw(), FOLDER / f"{draw.__name__}.svg").name)
 
 

@@ -9,6 +9,7 @@ from scipy import stats
 
 import follmer
 from follmer.judging import Verdict, audit_predictions, judge, pointwise_log_likelihood, psis_loo
+from follmer.judging.pointwise import pointwise_cdf
 from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, judge_predictions
 from follmer.mcmc.ensembles import Schedule, run_ensemble
 from follmer.mcmc.nested import nested_rhat
@@ -64,6 +65,18 @@ def test_log_likelihoods_are_those_of_the_rows(regression):
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
     some = pointwise_log_likelihood(regression, draws, np.array([3, 7]), progress=False)
     np.testing.assert_allclose(some, expected[:, [3, 7]], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [5, 16, 37])
+def test_levels_are_those_of_continuous_rows_alone(regression, count):
+    draws, rows = exact_draws(count), np.arange(60)
+    expected = stats.norm.cdf(Y, draws @ X.T, 0.5)
+    np.testing.assert_allclose(pointwise_cdf(regression, draws, rows), expected, atol=1e-4)
+    for likelihood in ("bernoulli", "poisson"):
+        target = follmer.from_network(
+            lambda w, x: x @ w, params=jnp.zeros((2, 1)), data=(X, Y > 0), likelihood=likelihood
+        )
+        assert pointwise_cdf(target, draws, rows) is None
 
 
 def test_loo_is_that_of_the_posterior_without_the_row(regression):

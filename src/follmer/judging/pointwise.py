@@ -75,7 +75,9 @@ def _cdfs(target: Target, draws: Float[Array, "draws dim"], data: PyTree) -> Arr
             return None
         return likelihood.cdf(predictive.outputs(theta, data["x"]), data["y"])
 
-    return jax.lax.map(one, draws, batch_size=_DRAWS_AT_ONCE)
+    # `lax.map` cannot leave a remainder of draws without a value.
+    has_one = jax.eval_shape(one, draws[0]) is not None
+    return jax.lax.map(one, draws, batch_size=_DRAWS_AT_ONCE) if has_one else None
 
 
 @compiled
