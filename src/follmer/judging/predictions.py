@@ -118,8 +118,7 @@ def audit_predictions(
     loo = psis_loo(logs, parts, cdf)
     unsound = float(np.mean(loo.khat > _UNSOUND))
     known = np.isfinite(loo.levels).all() and unsound <= LIMITS.unsound
-    halves = [psis_loo(half.reshape(-1, len(rows))) for half in _halves(logs_by_chain)]
-    change = halves[1].elpd - halves[0].elpd
+    change = _change(*(half.reshape(-1, len(rows)) for half in _halves(logs_by_chain)))
     return PredictiveAudit(
         num_chains=chains,
         num_draws=chains * length,
@@ -150,6 +149,17 @@ def _without_x(target: Target, rows: np.ndarray) -> float:
     columns = y.reshape(len(y), -1)
     spread = np.maximum(columns.std(axis=0), np.finfo(float).tiny)
     return -float(np.sum(np.log(spread) + 0.5 * np.log(2.0 * np.pi * np.e)))
+
+
+def _change(
+    first: Float[np.ndarray, "draws rows"], second: Float[np.ndarray, "draws rows"]
+) -> Float[np.ndarray, " rows"]:
+    """Of log predictive densities from half to half: of LOO where both can leave the row out; else
+    of the row as it is, since noise would drown it."""
+    left_out = psis_loo(first), psis_loo(second)
+    kept_in = [np.logaddexp.reduce(half, axis=0) - np.log(len(half)) for half in (first, second)]
+    sound = ~((left_out[0].khat > _UNSOUND) | (left_out[1].khat > _UNSOUND))
+    return np.where(sound, left_out[1].elpd - left_out[0].elpd, kept_in[1] - kept_in[0])
 
 
 def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
