@@ -11,8 +11,6 @@ step of 400 Euler–Maruyama steps against one of 20. `draws`: a million draws o
 import argparse
 import resource
 import time
-from collections.abc import Callable
-from typing import Any
 
 import arviz_stats
 import jax
@@ -36,10 +34,9 @@ NUM_DRAWS = 1_000_000
 EFFECTIVE_DRAWS = 10_000
 
 
-def regression(dim: int) -> follmer.Target:
+def regression(dim: int, rows: int) -> follmer.Target:
     """A logistic regression on random rows."""
     rng = np.random.default_rng(0)
-    rows = max(SIZES["batch"]) if dim == BASE["dim"] else 1024
     inputs = rng.standard_normal((rows, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
     labels = np.where(rng.random(rows) < 0.5, 1.0, -1.0).astype("float32")
     return follmer.Target(
@@ -50,16 +47,10 @@ def regression(dim: int) -> follmer.Target:
     )
 
 
-def algorithm(target: follmer.Target, steps: int, paths: int, batch: int | None) -> follmer.NSFS:
-    return follmer.NSFS(
-        target, drift="mlp", num_steps=steps, num_paths=paths, batch_size=batch, grid="uniform"
-    )
-
-
 def step_seconds(dim: int, steps: int, paths: int, batch: int) -> float:
-    """Seconds of some training steps, all else compiled away."""
-    target = regression(dim)
-    found = algorithm(target, steps, paths, batch)
+    """Seconds of some training steps on so many rows."""
+    target = regression(dim, batch)
+    found = follmer.NSFS(target, drift="mlp", num_steps=steps, num_paths=paths, grid="uniform")
     state = found.init(KEY)
     return seconds(lambda s, k, data: iterations(found, s, k, data), state, KEY, target.data)[1]
 
@@ -97,27 +88,33 @@ def memory() -> None:
     )
 
 
-def elapsed(action: Callable[[], Any]) -> float:
+def elapsed(posterior: follmer.Posterior, count: int) -> float:
+    """Seconds of so many draws."""
     began = time.perf_counter()
-    jax.block_until_ready(action())
+    jax.block_until_ready(posterior.sample(count, key=KEY))
     return time.perf_counter() - began
 
 
-def draws() -> None:
+def bananas() -> follmer.Target:
     norm = jax.scipy.stats.norm.logpdf
-    target = follmer.Target(
+    return follmer.Target(
         lambda x: jnp.sum(norm(x[:5]) + norm(x[5:], x[:5] ** 2, 0.5)), like=jnp.zeros(10)
     )
-    posterior = follmer.fit(target, key=KEY, progress=False)
-    posterior.sample(NUM_DRAWS // 10, key=KEY)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    taken = elapsed(lambda: posterior.sample(NUM_DRAWS, key=KEY))
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10
-    print(
-        f"{NUM_DRAWS} draws of a 10-d posterior ({posterior.plan[-1].rung}): {taken:.2f} s, "
-        f"{NUM_DRAWS / taken:.0f} a second; peak memory grew by {grown:.0f} MiB, "
-        f"the draws themselves are {NUM_DRAWS * 40 / 2**20:.0f}"
-    )
+
+
+def draws() -> None:
+    for name, target in (("logistic regression", regression(10, 200)), ("bananas", bananas())):
+        posterior = follmer.fit(target, key=KEY, progress=False)
+        posterior.sample(NUM_DRAWS // 10, key=KEY)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        taken = elapsed(posterior, NUM_DRAWS)
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10
+        print(
+            f"{NUM_DRAWS} draws of 10-d {name} ({posterior.plan[-1].rung}): {taken:.2f} s, "
+            f"{NUM_DRAWS / taken:.0f} a second; peak memory grew by {grown:.0f} MiB, "
+            f"the draws themselves are {NUM_DRAWS * 40 / 2**20:.0f}",
+            flush=True,
+        )
 
 
 def nuts() -> None:
@@ -125,10 +122,9 @@ def nuts() -> None:
     posterior = follmer.fit(target, key=KEY, progress=False)
     ess = posterior.diagnostics(key=KEY).ess_fraction
     posterior.sample(EFFECTIVE_DRAWS, key=KEY)
-    ours = elapsed(lambda: posterior.sample(EFFECTIVE_DRAWS, key=KEY)) / (ess * EFFECTIVE_DRAWS)
-    once, effective = nuts_run(target, 300)
-    longer, _ = nuts_run(target, 600)
-    whole, steady = once / effective, (longer - once) / effective
+    ours = elapsed(posterior, EFFECTIVE_DRAWS) / (ess * EFFECTIVE_DRAWS)
+    (short, _), (long, effective) = nuts_run(target, 100), nuts_run(target, 300)
+    whole, steady = long / effective, (long - short) * 300 / 200 / effective
     print(f"a9a, seconds for an effective draw: ours {ours:.2e} (ESS {ess:.0%}, training apart)")
     print(f"NUTS {whole:.2e}, {whole / ours:.0f} times ours; warm-up and compilation included")
     print(f"NUTS {steady:.2e}, {steady / ours:.0f} times ours; its sampling alone")
@@ -138,7 +134,7 @@ def nuts_run(target: follmer.Target, num_samples: int) -> tuple[float, float]:
     """Seconds, and the least effective sample size of a coordinate."""
     began = time.perf_counter()
     found = follmer.nuts(
-        target, key=KEY, num_chains=2, num_warmup=300, num_samples=num_samples, progress=False
+        target, key=KEY, num_chains=2, num_warmup=200, num_samples=num_samples, progress=False
     )
     taken = time.perf_counter() - began
     draws = found.to_datatree(key=KEY)["posterior"]

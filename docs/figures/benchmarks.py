@@ -140,9 +140,12 @@ def time_to_quality() -> Figure:
         for one in (one for one in found if one["target"] == target):
             error = max(abs(one["log_evidence"] - one["truth"]), LEAST)
             colour = OURS if one["method"] == "follmer" else plots.METHODS["exact"].colour
-            axes.plot(one["seconds"], error, shapes[one["method"]], color=colour, label=one["method"])
+            axes.plot(
+                one["seconds"], error, shapes[one["method"]], color=colour, label=one["method"]
+            )
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="error of ln Z, nats")
-    plots.legend(panels[0])
+        axes.set(xlim=(1, 100), ylim=(0.5 * LEAST, 300))
+    plots.legend(panels[1])
     return figure
 
 
