@@ -27,6 +27,7 @@ _KINDS: dict[str, Any] = {
     "verdicts": (VerdictRecord, verdict_table),
     "posteriordb": (PosteriordbRecord, table),
     "networks": (NetworkRecord, networks_table),
+    "networks_large": (NetworkRecord, networks_table),
     "estimators": (NetworkRecord, estimators_table),
 }
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from follmer.tools.mesh import placement
+from follmer.tools.mesh import PLACEMENT
 
 _Tree = TypeVar("_Tree", bound=PyTree)
 
@@ -37,7 +37,7 @@ def by_group(move: Callable[[_Tree, str], PyTree], members: _Tree, operations: f
     """
     count = len(jax.tree.leaves(members)[0])
     # On a mesh the devices share the members.
-    on_mesh = placement() is not None
+    on_mesh = PLACEMENT.get() is not None
     whole = on_mesh or operations >= _LARGE or jax.default_backend() != "cpu"
     size = count if whole else _SIZE
     groups = [

@@ -86,9 +86,9 @@ class Placement:
             self._known[name] = (gone, placed)
 
 
-# Where programs run; inside of one that is being traced, its own mesh.
-_PLACEMENT: ContextVar[Placement | None] = ContextVar("placement", default=None)
-_TRACED: ContextVar[Mesh | None] = ContextVar("traced", default=None)
+# Where programs run, None without a mesh; inside of one that is being traced, its own mesh.
+PLACEMENT: ContextVar[Placement | None] = ContextVar("placement", default=None)
+TRACED: ContextVar[Mesh | None] = ContextVar("traced", default=None)
 
 
 @contextmanager
@@ -103,33 +103,23 @@ def on_mesh(mesh: Mesh | str | None) -> Iterator[None]:
     if mesh is None:
         yield
         return
-    token = _PLACEMENT.set(Placement(as_mesh(mesh)))
+    token = PLACEMENT.set(Placement(as_mesh(mesh)))
     try:
         yield
     finally:
-        _PLACEMENT.reset(token)
-
-
-def placement() -> Placement | None:
-    """Where programs run; None without a mesh."""
-    return _PLACEMENT.get()
-
-
-def is_traced() -> bool:
-    """Whether a program on a mesh is being traced."""
-    return _TRACED.get() is not None
+        PLACEMENT.reset(token)
 
 
 def width(*axes: str) -> int:
     """Devices of the mesh along some axes; 1 without a mesh."""
-    now = _PLACEMENT.get()
+    now = PLACEMENT.get()
     shape = {} if now is None else dict(now.mesh.shape)
     return math.prod(shape.get(axis, 1) for axis in axes)
 
 
 def spread_rows(data: PyTree) -> None:
     """From now on, and until the mesh is left, programs find the rows of these arrays in shares."""
-    now = _PLACEMENT.get()
+    now = PLACEMENT.get()
     if now is not None and DATA in now.mesh.axis_names:
         now.spread_rows(data)
 
@@ -137,11 +127,11 @@ def spread_rows(data: PyTree) -> None:
 @contextmanager
 def traced_on(mesh: Mesh) -> Iterator[None]:
     """For the body of a program on a mesh."""
-    token = _TRACED.set(mesh)
+    token = TRACED.set(mesh)
     try:
         yield
     finally:
-        _TRACED.reset(token)
+        TRACED.reset(token)
 
 
 def over(axis: str, tree: PyTree) -> PyTree:
@@ -149,19 +139,19 @@ def over(axis: str, tree: PyTree) -> PyTree:
 
     XLA fills up what does not divide.
     """
-    mesh = _TRACED.get()
+    mesh = TRACED.get()
     return tree if mesh is None or axis not in mesh.axis_names else _constrained(tree, mesh, axis)
 
 
 def over_all(tree: PyTree) -> PyTree:
     """The tree with the leading axes of its arrays spread along all of the program's mesh."""
-    mesh = _TRACED.get()
+    mesh = TRACED.get()
     return tree if mesh is None else _constrained(tree, mesh, mesh.axis_names)
 
 
 def everywhere(tree: PyTree) -> PyTree:
     """The tree with its arrays on all devices of the program's mesh."""
-    mesh = _TRACED.get()
+    mesh = TRACED.get()
     return tree if mesh is None else _constrained(tree, mesh)
 
 
@@ -169,7 +159,7 @@ def in_turns(
     function: Callable[[PyTree], PyTree], rows: PyTree, at_once: int | None = None
 ) -> PyTree:
     """`jax.lax.map` with so many rows at once, on a mesh by every device along "paths"."""
-    mesh = _TRACED.get()
+    mesh = TRACED.get()
     if mesh is None or PATHS not in mesh.axis_names:
         return jax.lax.map(function, rows, batch_size=at_once)
     count = jax.tree.leaves(rows)[0].shape[0]
@@ -187,7 +177,7 @@ def in_turns(
 
 def shares_of(num_rows: int) -> int:
     """Equal shares of rows, one for each device along "data" of the program's mesh; 1 if uneven."""
-    mesh = _TRACED.get()
+    mesh = TRACED.get()
     devices = 1 if mesh is None else dict(mesh.shape).get(DATA, 1)
     return devices if num_rows % devices == 0 else 1
 

@@ -19,7 +19,7 @@ from jax._src import distributed  # JAX offers no other way to its coordination 
 from threadpoolctl import threadpool_info
 
 from follmer.errors import InputError, ProcessError, difference, in_a_line
-from follmer.tools.mesh import placement
+from follmer.tools.mesh import PLACEMENT
 
 # Seconds that a process waits for the others: they may still be reading their data.
 PATIENCE = 300.0
@@ -33,7 +33,7 @@ _number = itertools.count()
 
 def in_step() -> bool:
     """Whether programs are run by several processes together."""
-    now = placement()
+    now = PLACEMENT.get()
     return now is not None and now.num_processes > 1
 
 
@@ -110,7 +110,7 @@ def in_agreement(on_a_mesh: bool) -> Iterator[dict[str, Any]]:
         if on_a_mesh and jax.process_count() > 1:
             _meet(None, in_a_line(error))
         raise
-    now = placement()
+    now = PLACEMENT.get()
     if now is not None and in_step():
         whole = {**versions(), "mesh": now.describe(), **told}
         complaints = _meet(json.loads(json.dumps(whole, default=str)), "")

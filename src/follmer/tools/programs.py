@@ -16,7 +16,7 @@ import jax
 from jax.sharding import Mesh
 
 from follmer.errors import FileError
-from follmer.tools.mesh import everywhere, is_traced, placement, traced_on
+from follmer.tools.mesh import PLACEMENT, TRACED, everywhere, traced_on
 from follmer.tools.processes import failing_together
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -48,10 +48,10 @@ class Program:
         self._on = eqx.filter_jit(on)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if is_traced():
+        if TRACED.get() is not None:
             # A part of another program on a mesh.
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
-        where = placement()
+        where = PLACEMENT.get()
         if where is None:
             return self._on(None, args, kwargs)
         with failing_together(where.num_processes):
@@ -59,7 +59,7 @@ class Program:
 
     def hlo(self, *args: Any, **kwargs: Any) -> str:
         """The text of the program that a call would run."""
-        where = placement()
+        where = PLACEMENT.get()
         if where is not None:
             args, kwargs = where.arrived((args, kwargs))
         lowered = self._on.lower(where and where.mesh, args, kwargs)  # type: ignore[attr-defined]
