@@ -43,6 +43,18 @@ def test_chains_are_draws_of_a_posterior_known_in_closed_form(regression, key, b
     assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
 
 
+def test_rates_are_limited_by_what_batches_add_to_the_temperature(regression, key):
+    x = jnp.asarray(np.tile(MEAN, (2, 1)), regression.dtype)
+    schedule = Schedule(2, 1, 1, 1, 10, 10)
+    found = ensembles._largest_rate(regression, schedule, x, key)
+    residuals = X * (Y - X @ MEAN)[:, None] / 0.25
+    # Batches of 10 are drawn from 200 rows, so a gradient is 20 times a sum of 10. Eight of them,
+    # along two coordinates, tell the variance to a third.
+    variance = 20.0**2 * 10 * residuals.var(axis=0).mean()
+    ratio = found * variance / (2 * ensembles._FRICTION * ensembles._HEAT)
+    assert np.all((ratio > 0.4) & (ratio < 2.5)), ratio
+
+
 def test_an_interrupted_run_goes_on_bit_for_bit(regression, key, monkeypatch):
     monkeypatch.setattr(ensembles, "_SECONDS_BETWEEN_FILES", 0.0)
     schedule = Schedule(2, 50, 1000, 10)

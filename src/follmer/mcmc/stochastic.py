@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
+from follmer.tools.keys import KeyRows, as_keys
 from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
 
@@ -68,3 +69,16 @@ def advance(
 
     walkers, places = jax.lax.scan(keep, over(PATHS, walkers), jnp.arange(num_kept))
     return walkers, jnp.swapaxes(places, 0, 1)
+
+
+@compiled
+def batch_variance(
+    target: AbstractTarget, x: Float[Array, "chains dim"], rows: KeyRows, batch_size: int
+) -> Float[Array, " chains"]:
+    """How much each chain's gradient differs from batch to batch: its variance, averaged."""
+
+    def gradients(key: PRNGKeyArray) -> Float[Array, "chains dim"]:
+        batch = target.random_batch(key, batch_size)
+        return jax.vmap(jax.grad(lambda x: target.log_density(x, batch)))(x)
+
+    return jax.lax.map(gradients, as_keys(rows)).var(axis=0, ddof=1).mean(axis=1)
