@@ -236,6 +236,27 @@ def bench_claims():
     yield Claim(page, "funnel, 10-d", says)
 
 
+def image_rows(folder, case=""):
+    """The rows of a table of images, one for each method in the order of the records."""
+    methods = dict.fromkeys(one["method"] for one in records(folder))
+    metrics = ("accuracy", "ece", "gibbs_log_likelihood", "log_predictive_density")
+    for method in methods:
+        seeds = len(values(folder, "accuracy", method=method, case=case))
+        tell = spread if seeds > 1 else mean
+        found = [tell(4, folder, metric, method=method, case=case) for metric in metrics]
+        yield f"| `{method}` | " + " | ".join(found) + " |"
+
+
+IMAGES = [("mnist", "test set"), ("mnist", "rotated by up to 30°"), ("cifar10", "")]
+
+
+@pytest.mark.parametrize(("folder", "case"), IMAGES)
+def test_the_tables_of_images_are_those_of_the_records(folder, case):
+    page = (DOCS / "experiments.md").read_text()
+    for row in image_rows(folder, case):
+        assert row in page, f"by the records: {row}"
+
+
 CLAIMS = [*default_claims(), *paper_claims(), *unmixing_claims(), *bench_claims()]
 
 

@@ -83,7 +83,7 @@ def _wider(metrics: Mapping[str, Mapping[str, float]]) -> str:
     )
     return (
         f" The median sd of a weight is {whole:.1f} times SGLD's for all draws of N-SFS, and "
-        f"{inside:.1f} times around the mean of the chain that a draw belongs to."
+        f"{inside:.1f} times inside the chains that it is laid along."
     )
 
 
