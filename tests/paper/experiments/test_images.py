@@ -80,5 +80,5 @@ def test_how_much_wider_is_told_as_a_number():
         "sgld": {"weight_sd": 0.02, "weight_sd_inside": 0.02},
     }
     assert "15.0 times SGLD's" in weight_marginals._wider(rows)
-    assert "3.0 times around" in weight_marginals._wider(rows)
+    assert "3.0 times inside" in weight_marginals._wider(rows)
     assert weight_marginals._wider({"n_sfs": rows["n_sfs"]}) == ""

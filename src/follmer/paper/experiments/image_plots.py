@@ -18,10 +18,10 @@ _SMALL = 1.5  # inches of a small image
 
 @in_our_look
 def image_grid(count: int, *, columns: int) -> "tuple[Figure, list[Axes]]":
-    """A figure with small panels for images, in rows of `columns`."""
+    """A figure with small panels for images with titles of three lines, in rows of `columns`."""
     rows = -(-count // columns)
     made = optional_module("matplotlib.figure", extra="plots", purpose="drawing").Figure(
-        figsize=(_SMALL * columns, 1.2 * _SMALL * rows), layout="constrained"
+        figsize=(_SMALL * columns, 1.4 * _SMALL * rows), layout="constrained"
     )
     axes = list(made.subplots(rows, columns, squeeze=False).flat)
     for spare in axes[count:]:

@@ -140,7 +140,7 @@ def most_uncertain(
     for panel, row in zip(axes, chosen, strict=True):
         first, second = np.argsort(-probabilities[row])[:2]
         words = (
-            f"{names[labels[row]]}: {names[first]} {probabilities[row, first]:.0%}, "
+            f"{names[labels[row]]}:\n{names[first]} {probabilities[row, first]:.0%},\n"
             f"{names[second]} {probabilities[row, second]:.0%}"
         )
         image_plots.small_image(panel, images[row], words)
