@@ -47,8 +47,8 @@ _HOT, _COLD = 0.7, 0.4
 _COOLER, _WARMER = 0.5, 1.25
 # What the batches' noise may add to the temperature, on average over coordinates, and the batches
 # that tell it. By `python -m benchmarks.image_chains` (CIFAR10, training rows left out) the first
-# rate adds .17 and costs .10 nats of Gibbs log likelihood, .09 of them by batches alone; one that adds
-# .04 costs .04. On MNIST the first rate adds .004 (after 2500 steps of descent).
+# rate adds .17 and costs .10 nats of Gibbs log likelihood, .09 of them by batches alone; one that
+# adds .04 costs .04. On MNIST the first rate adds .004 (after 2500 steps of descent).
 _HEAT, _BATCHES_OF_HEAT = 0.04, 8
 # Rows up to which all are looked at to steer rates, else so many: of MNIST's 60 000, thousands tell
 # ln p to a hundredth of what is steered by.
