@@ -295,3 +295,13 @@ def test_outputs_start_at_what_is_seen_on_average():
     np.testing.assert_allclose(shares, [0.5, 0.3, 0.2], rtol=1e-5)
     np.testing.assert_allclose(log_mean(np.array([1, 3])), np.log(2.0))
     assert np.isfinite(log_mean(np.zeros(4))).all()
+
+
+@pytest.mark.parametrize("noise", ["normal_per_row", "student_t_per_row"])
+def test_a_noise_of_each_row_has_an_output_of_its_own(noise):
+    found = regressor(likelihood=noise).fit(X, Y)
+    assert len(found.offset_) == 2
+    own = {"normal_per_row": "Normal", "student_t_per_row": "StudentT"}[noise]
+    same = getattr(follmer.likelihoods, own)(**{"sd" if own == "Normal" else "scale": "per_row"})
+    again = regressor(likelihood=same).fit(X, Y)
+    np.testing.assert_array_equal(again.predict(X), found.predict(X))

@@ -168,10 +168,10 @@ class FollmerRegressor(RegressorMixin, _FollmerEstimator):
     ----------
     model : "network", or "linear" for Bayesian linear regression.
     hidden_layer_sizes, activation : of the network; "relu", "tanh", "silu" or "gelu".
-    likelihood : how y scatters. "normal", with one inferred noise; "normal_per_row", with a noise
-        that the network learns for every row; "student_t", for outliers; "poisson" or
-        "negative_binomial", for counts; one of `follmer.likelihoods`. "auto" is "normal_per_row"
-        for a network and "normal" for a linear model.
+    likelihood : how y scatters. "normal", with one inferred noise; "student_t", for outliers;
+        "normal_per_row" and "student_t_per_row", with a noise that the network learns for every
+        row; "poisson" or "negative_binomial", for counts; one of `follmer.likelihoods`. "auto" is
+        "student_t_per_row" for a network and "normal" for a linear model.
     prior_scale : the prior standard deviation of weights and biases, for standardised X and y;
         "auto" is 1.
     num_draws : draws of the posterior that predictions average over.
