@@ -27,10 +27,11 @@ _NEARLY_SEEN = 0.01
 # A mode whose Laplace approximation holds so many nats less mass than the best one's, and one more
 # for each coordinate, does not count there.
 _NO_MASS = 20.0
-# Starts of a later round: as many as all before, up to this number. Half are spread evenly over a
-# box this many times as wide as that of the modes so far, half by a normal this many times as wide
-# as they are: narrow modes are small beside the box, far ones beyond it.
-_LATER_STARTS, _WIDER_BOX, _WIDER = 256, 1.2, 1.5
+# Starts of a later round: as many as all before, up to this number. A third are spread evenly over a
+# box this many times as wide as that of the modes so far, a third by a normal this many times as
+# wide as they are, and a third around single modes, from one to so many of their widths away:
+# narrow modes are small beside the box, far ones beyond it, and two may be far from all others.
+_LATER_STARTS, _WIDER_BOX, _WIDER, _FARTHEST_WIDTHS = 256, 1.2, 1.5, 1e3
 # A mode so many nats below the best, and more for each coordinate, cannot hold any mass.
 _FAR_BELOW, _FAR_BELOW_EACH = 20.0, 10.0
 # New ends are first compared with so many of the nearest known modes.
@@ -40,6 +41,9 @@ _MANY_CLIMBS, _APART, _MOST = 128, 0.5, 64
 # A dip of this many nats on the straight line between two ends makes them two modes.
 _DIP = 1.0
 _POINTS_BETWEEN = 16
+# Climbs of the last kind: how often, in the coordinates' widths and in their own units, and nats that
+# none gains any more.
+_UNITS_ROUNDS, _ARRIVED = 4, 0.1
 # Rounds in which ends are joined to ridges: each may double a ridge's length.
 _RIDGE_ROUNDS = 6
 
@@ -58,12 +62,8 @@ class Modes(NamedTuple):
 
     @property
     def search_ended(self) -> bool:
-        """Whether few modes of any mass can be left, by the masses that curvatures tell."""
-        if len(self.x) < 2 or self.are_countless:
-            return not self.are_countless
-        widths = [np.linalg.slogdet(one.covariances[0])[1] for one in self.gaussians]
-        masses = self.log_density + 0.5 * np.asarray(widths)
-        return self.has_seen_all(masses > masses.max() - _NO_MASS - self.x.shape[1])
+        """Whether few other modes can be left."""
+        return self.has_seen_all(np.ones(len(self.x), bool))
 
     def has_seen_all(self, hold_mass: Bool[np.ndarray, " modes"]) -> bool:
         """Whether the search has ended, where these of the modes are known to hold mass."""
@@ -84,10 +84,14 @@ def find_modes(
     key: PRNGKeyArray,
     *,
     num_starts: int = NUM_STARTS,
+    climbs_to_one: int = NUM_STARTS,
     max_climbs: int = 32768,
     stop: Callable[[], bool] = NEVER,
 ) -> Modes:
-    """Climb from starts near and far, and again among what was found while there is more."""
+    """Climb from starts near and far, and again among what was found while there is more.
+
+    One mode is believed to be the only one after `climbs_to_one`.
+    """
     rng, dim = generator(key, "starts"), density.dim
     near = rng.normal(size=(-(-num_starts // 2), dim))
     near[0] = 0.0
@@ -95,24 +99,29 @@ def find_modes(
     far *= FARTHEST ** rng.uniform(size=(len(far), 1))
     found = _Found(density)
     found.add(np.concatenate([near, far]))
-    while len(found.x) > 1 and found.may_miss_some and found.num_climbs < max_climbs:
-        if found.are_countless or stop():
+    while found.num_climbs < (climbs_to_one if found.is_one else max_climbs):
+        if found.are_countless or not found.may_miss_some or stop():
             break
         count = min(found.num_climbs, _LATER_STARTS, max_climbs - found.num_climbs)
-        found.add(_among(found.x, count, rng))
+        found.add(_among(found, count, rng))
     return found.modes(FARTHEST if num_starts > 1 else 1.0)
 
 
 def _among(
-    modes: Float[np.ndarray, "modes dim"], count: int, rng: np.random.Generator
+    found: "_Found", count: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "count dim"]:
-    """Starts among modes, and around them."""
+    """Starts among all modes, around them, and around single ones, near and far."""
+    modes, dim = found.x, found.x.shape[1]
+    # One mode tells nothing of how far others may be.
+    alone = count if len(modes) == 1 else count // 3
+    in_box = (count - alone) // 2
     low, high = modes.min(axis=0) - 1.0, modes.max(axis=0) + 1.0
-    dim, in_box = modes.shape[1], count // 2
     box = 0.5 * (low + high) + 0.5 * _WIDER_BOX * (high - low) * rng.uniform(-1, 1, (in_box, dim))
     spread = _WIDER * (modes.std(axis=0) + 1.0)
-    around = modes.mean(axis=0) + spread * rng.normal(size=(count - in_box, dim))
-    return np.concatenate([box, around])
+    around = modes.mean(axis=0) + spread * rng.normal(size=(count - alone - in_box, dim))
+    away = found.widths * _FARTHEST_WIDTHS ** rng.uniform(size=(alone, 1))
+    single = modes[rng.integers(len(modes), size=alone)] + away * rng.normal(size=(alone, dim))
+    return np.concatenate([box, around, single])
 
 
 class _Found:
@@ -122,17 +131,25 @@ class _Found:
         self._density = density
         self.x = np.zeros((0, density.dim))
         self.log_density = np.zeros(0)
+        self.gaussians: tuple[Mixture, ...] = ()
         self.visits = np.zeros(0, int)
         self.found_after = np.zeros(0, int)  # climbs until it was
+        self.widths = np.ones(density.dim)  # of the coordinates, at a mode
         self.num_climbs = 0
 
     @property
+    def is_one(self) -> bool:
+        """Whether one mode alone may hold mass."""
+        return int(_may_hold_mass(self.log_density, self.gaussians).sum()) == 1
+
+    @property
     def may_miss_some(self) -> bool:
-        """Whether climbs should go on."""
-        num_visits = int(self.visits.sum())
-        return not _has_seen_all(
-            self.visits, self.found_after, num_visits, self.num_climbs, _UNSEEN
-        )
+        """Whether climbs should go on, where there is a mode at all."""
+        if len(self.x) == 0 or self.is_one:
+            return len(self.x) > 0
+        some, num_visits = _may_hold_mass(self.log_density, self.gaussians), int(self.visits.sum())
+        visits, found_after = self.visits[some], self.found_after[some]
+        return not _has_seen_all(visits, found_after, num_visits, self.num_climbs, _UNSEEN)
 
     @property
     def are_countless(self) -> bool:
@@ -147,7 +164,7 @@ class _Found:
         if len(ends.x) == 0:
             return
         # It may stop short where scales differ: in the best one's units all go on.
-        scale = coordinate_widths(self._density, ends.x[0])
+        self.widths = scale = coordinate_widths(self._density, ends.x[0])
         unknown = self._new(climb(self._density, ends.x, scale, NEARLY))
         if len(unknown.x) == 0:
             return
@@ -156,6 +173,7 @@ class _Found:
             return
         self.x = np.concatenate([self.x, new.x])
         self.log_density = np.concatenate([self.log_density, new.log_density])
+        self.gaussians += tuple(gaussian_at(self._density, x) for x in new.x)
         self.visits = np.concatenate([self.visits, np.zeros(len(new.x), int)])
         now = np.full(len(new.x), self.num_climbs)
         self.found_after = np.concatenate([self.found_after, now])
@@ -164,12 +182,18 @@ class _Found:
 
     def _finished(self, ends: Ends, scale: Float[np.ndarray, " dim"]) -> Ends:
         """Those ends that are modes of their own, after climbs that had not arrived went on."""
-        for units in (scale, 1.0, scale, 1.0):
-            apart = separate_modes(self._density, ends)
-            before, ends = len(ends.x), Ends(ends.x[apart], ends.log_density[apart])
-            if len(ends.x) == 1 or (len(ends.x) == before and units is scale):
-                break
+        ends = self._apart(ends)
+        for units in _UNITS_ROUNDS * (scale, 1.0):
+            lower = ends.log_density
             ends = climb(self._density, ends.x, units)
+            arrived = np.all(ends.log_density - lower < _ARRIVED)
+            ends = self._apart(ends)
+            if arrived and units is not scale:
+                break
+        return ends
+
+    def _apart(self, ends: Ends) -> Ends:
+        """One end of those that no dip separates."""
         apart = separate_modes(self._density, ends)
         return Ends(ends.x[apart], ends.log_density[apart])
 
@@ -207,15 +231,30 @@ class _Found:
         order = np.argsort(-self.log_density)
         order = order[kept[order]]
         self.x, self.log_density = self.x[order], self.log_density[order]
+        self.gaussians = tuple(self.gaussians[i] for i in order)
         self.visits, self.found_after = self.visits[order], self.found_after[order]
 
     def modes(self, farthest: float) -> Modes:
-        """What was found."""
-        countless = self.are_countless
-        looked_at = self.x[:1] if countless else self.x
-        gaussians = tuple(gaussian_at(self._density, x) for x in looked_at)
-        parts = (self.x, self.log_density, gaussians, self.num_climbs, farthest)
-        return Modes(*parts, self.visits, self.found_after, are_countless=countless)
+        """What was found, without what can hold no mass: climbs that a ridge has stopped."""
+        if self.are_countless:
+            kept, gaussians = np.ones(len(self.x), bool), self.gaussians[:1]
+        else:
+            kept = _may_hold_mass(self.log_density, self.gaussians)
+            gaussians = tuple(self.gaussians[i] for i in np.flatnonzero(kept))
+        parts = (self.x[kept], self.log_density[kept], gaussians, self.num_climbs, farthest)
+        told = (self.visits[kept], self.found_after[kept])
+        return Modes(*parts, *told, are_countless=self.are_countless)
+
+
+def _may_hold_mass(
+    log_density: Float[np.ndarray, " modes"], gaussians: tuple[Mixture, ...]
+) -> Bool[np.ndarray, " modes"]:
+    """Which modes hold any mass beside the best one, by their Laplace approximations."""
+    if len(log_density) == 0:
+        return np.zeros(0, bool)
+    widths = [np.linalg.slogdet(one.covariances[0])[1] for one in gaussians]
+    masses = log_density + 0.5 * np.asarray(widths)
+    return masses > masses.max() - _NO_MASS - gaussians[0].means.shape[1]
 
 
 def _has_seen_all(

@@ -19,8 +19,11 @@ class Policy:
     # Climbs to modes in one round, and operations that a round may take (seconds).
     num_starts: int = 64
     climb_budget: float = 2e10
-    # Climbs in all, where there are several modes.
+    # Climbs in all, where there are several modes; and where there is one, with the operations that
+    # they may take (a fraction of a second): narrow modes are rarely met by the first.
     most_climbs: int = 32768
+    most_climbs_to_one: int = 512
+    climb_to_one_budget: float = 4e9
     # Gradients that one climb takes, about (measured on the targets of `follmer bench`).
     gradients_per_climb: float = 400.0
     # Operations that the chains of the population should take (seconds), and may take at the most:
@@ -67,13 +70,15 @@ class Policy:
         """Whether weighted draws are good enough to stop at."""
         return ess_fraction >= self.enough_effective and not gap > self.near
 
-    def num_climbs(self, dim: int, cost: float) -> tuple[int, int]:
-        """Climbs of the first round, and of all; one where there are too many dimensions."""
+    def num_climbs(self, dim: int, cost: float) -> tuple[int, int, int]:
+        """Climbs of the first round, to one mode, and of all; one in too many dimensions."""
         if dim > self.max_explored:
-            return 1, 1
-        affordable = self.climb_budget / (self.gradients_per_climb * max(cost, 1.0))
-        most = int(np.clip(affordable, 1, self.most_climbs))
-        return min(most, self.num_starts), most
+            return 1, 1, 1
+        per_climb = self.gradients_per_climb * max(cost, 1.0)
+        most = int(np.clip(self.climb_budget / per_climb, 1, self.most_climbs))
+        first = min(most, self.num_starts)
+        to_one = np.clip(self.climb_to_one_budget / per_climb, first, self.most_climbs_to_one)
+        return first, int(to_one), most
 
     def num_calls(self, dim: int, cost: float, gradients_per_call: int) -> int:
         """Calls of the population's chains; 0 where even a few would take too long."""

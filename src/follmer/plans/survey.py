@@ -75,10 +75,15 @@ class Survey:
     def modes(self) -> Modes:
         """Where climbs lead."""
         self._tell("climbing to modes")
-        first, most = self.policy.num_climbs(self.target.dim, self.target.gradient_cost)
-        key = named_key(self._key, "modes")
-        stop = self.out_of_time
-        return find_modes(self.density, key, num_starts=first, max_climbs=most, stop=stop)
+        first, to_one, most = self.policy.num_climbs(self.target.dim, self.target.gradient_cost)
+        return find_modes(
+            self.density,
+            named_key(self._key, "modes"),
+            num_starts=first,
+            climbs_to_one=to_one,
+            max_climbs=most,
+            stop=self.out_of_time,
+        )
 
     @property
     def gaussian(self) -> Mixture:
