@@ -69,8 +69,8 @@ def test_narrow_modes_among_wide_ones_are_found(key):
     assert found.search_ended
 
 
-@pytest.mark.parametrize(("drop", "ended"), [(0.0, False), (35.0, True)])
-def test_a_search_that_is_cut_short_has_ended_where_other_modes_hold_no_mass(key, drop, ended):
+@pytest.mark.parametrize(("drop", "count"), [(0.0, 2), (35.0, 1)])
+def test_a_search_that_is_cut_short_has_ended_where_other_modes_hold_no_mass(key, drop, count):
     """The second mode is wide: it is the lower one's height and width together that tell."""
 
     def uneven(x):
@@ -78,10 +78,46 @@ def test_a_search_that_is_cut_short_has_ended_where_other_modes_hold_no_mass(key
         return jnp.logaddexp(-0.5 * jnp.sum(x**2), wide)
 
     found = search(uneven, 3, key, max_climbs=64)
-    assert len(found.x) == len(found.gaussians) == 2
-    assert found.search_ended == ended
-    assert found.has_seen_all(np.array([True, False]))
-    assert not found.has_seen_all(np.array([True, True]))
+    assert len(found.x) == len(found.gaussians) == len(found.visits) == count
+    assert found.search_ended == (count == 1)
+    if count == 2:
+        assert found.has_seen_all(np.array([True, False]))
+        assert not found.has_seen_all(np.array([True, True]))
+
+
+def test_modes_far_from_all_that_were_found_first_are_found(key):
+    """Starts near and far meet the two wide modes; the box of these is a tenth as wide as needed."""
+    centres = np.zeros((4, 5))
+    centres[1, 0], centres[2, 1], centres[3, 2] = 8.0, 30.0, -30.0
+    widths = np.array([2.0, 2.0, 0.7, 0.7])
+
+    def uneven(x):
+        logs = -0.5 * jnp.sum((x - centres) ** 2, axis=1) / widths**2 - 5 * jnp.log(widths)
+        return jax.nn.logsumexp(logs)
+
+    assert len(search(uneven, 5, key).x) == 4
+
+
+def test_one_mode_is_not_believed_to_be_the_only_one_too_soon(key):
+    """The other's basin is met by one start of a hundred."""
+
+    def uneven(x):
+        narrow = -0.5 * jnp.sum((x - 12.0) ** 2) / 0.5**2 - 4 * jnp.log(0.5)
+        return jnp.logaddexp(-0.5 * jnp.sum(x**2) / 2.0**2 - 4 * jnp.log(2.0), narrow)
+
+    assert len(search(uneven, 4, key).x) == 1
+    assert len(search(uneven, 4, key, climbs_to_one=512).x) == 2
+
+
+def test_climbs_that_a_bent_ridge_stops_are_no_modes(key):
+    """Far up the bend single precision knows no way on."""
+
+    def rosenbrock(x):
+        return -((x[0] - 1.0) ** 2) - 8.0 * jnp.sum((x[1:] - 0.5 * x[:-1] ** 2) ** 2)
+
+    found = search(rosenbrock, 3, key, climbs_to_one=512)
+    assert len(found.x) == 1
+    assert found.num_climbs == 512
 
 
 @pytest.mark.parametrize(("drop", "expected"), [(10.0, 2), (100.0, 1)])

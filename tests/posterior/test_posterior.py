@@ -11,6 +11,7 @@ from follmer import NSFS, FileError, InputError, Posterior, Target
 from follmer.drifts import GaussianDrift, GaussianMixture
 from follmer.errors import FollmerError
 from follmer.judging import Audit, Judgement, Verdict, diagnose, judge, pareto_smooth
+from follmer.judging.weights import log_mean_weight
 from follmer.posterior.samplers import Flow, MixtureFlow
 from follmer.targets import data_digest
 from follmer.targets.affine import from_covariance
@@ -244,6 +245,18 @@ def test_one_dominating_weight_is_one_effective_draw():
     log_weights[3] = 50.0
     found = diagnose(jnp.asarray(log_weights))
     np.testing.assert_allclose(found.ess_fraction, 1 / 100, rtol=1e-5)
+
+
+def test_one_draw_of_thousands_does_not_decide_the_evidence():
+    """Mean weight 1 but for one draw, by which the plain mean would be e^1.3 times too large."""
+    log_weights = np.random.default_rng(0).normal(-0.02, 0.2, 8192)
+    log_weights[3] = 10.0
+    assert log_mean_weight(log_weights) > 1.0
+    found = diagnose(log_weights)
+    assert found.khat < 0.7
+    assert abs(found.log_evidence) < 5 * 0.2 / np.sqrt(8192)
+    # That there is such a draw is told all the same.
+    assert found.ess_fraction < 0.001
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ _EQUAL = 1e-4
 class Diagnostics(NamedTuple):
     """Evidence bound and estimate, and how evenly the weights spread.
 
-    `elbo` ≤ ln Z; `log_evidence` ± `log_evidence_se` estimates ln Z; `ess_fraction` is the
-    effective share of draws; `khat` the Pareto tail index of the weights (above 0.7 the weighted
-    answers cannot be relied on). `eubo` ≥ ln Z is the other side of the bracket, from draws that
+    `elbo` ≤ ln Z; `log_evidence` ± `log_evidence_se` estimates ln Z by Pareto-smoothed weights, so
+    that no single draw decides; `ess_fraction` is the effective share of draws; `khat` the Pareto
+    tail index of the weights (above 0.7 the weighted answers cannot be relied on). `eubo` ≥ ln Z is the other side of the bracket, from draws that
     Markov chains made; nan without an audit.
     """
 
@@ -32,18 +32,24 @@ class Diagnostics(NamedTuple):
 def diagnose(log_weights: ArrayLike, eubo: float = float("nan")) -> Diagnostics:
     """All diagnostics of a sample's log weights, with the upper bound where there is one."""
     log_weights = np.asarray(log_weights, float)
-    count = log_weights.size
-    ess = ess_fraction(log_weights)
+    smoothed, khat = pareto_smooth(log_weights)
     # Weights that are not finite are judged, not warned of.
     with np.errstate(invalid="ignore"):
         elbo = float(log_weights.mean())
+        # Of the typical draw's weight nothing is smoothed: what it lost is ln of the sum.
+        typical = np.argsort(log_weights)[log_weights.size // 2]
+        log_sum = log_weights[typical] - smoothed[typical]
+    log_evidence = log_sum - np.log(log_weights.size)
+    sound = smoothed if np.isfinite(log_evidence) else log_weights
     return Diagnostics(
         elbo=elbo,
-        log_evidence=log_mean_weight(log_weights),
+        log_evidence=float(log_evidence) if sound is smoothed else log_mean_weight(log_weights),
         # Delta method: var(w)/mean(w)² = 1/ess − 1.
-        log_evidence_se=float(np.sqrt(max(1.0 / ess - 1.0, 0.0) / max(count - 1, 1))),
-        ess_fraction=ess,
-        khat=pareto_smooth(log_weights)[1],
+        log_evidence_se=float(
+            np.sqrt(max(1.0 / ess_fraction(sound) - 1.0, 0.0) / max(log_weights.size - 1, 1))
+        ),
+        ess_fraction=ess_fraction(log_weights),
+        khat=khat,
         eubo=eubo,
     )
 

@@ -84,7 +84,7 @@ def find_modes(
     key: PRNGKeyArray,
     *,
     num_starts: int = NUM_STARTS,
-    climbs_to_one: int = NUM_STARTS,
+    climbs_to_one: int = 1,
     max_climbs: int = 32768,
     stop: Callable[[], bool] = NEVER,
 ) -> Modes:
@@ -107,9 +107,7 @@ def find_modes(
     return found.modes(FARTHEST if num_starts > 1 else 1.0)
 
 
-def _among(
-    found: "_Found", count: int, rng: np.random.Generator
-) -> Float[np.ndarray, "count dim"]:
+def _among(found: "_Found", count: int, rng: np.random.Generator) -> Float[np.ndarray, "count dim"]:
     """Starts among all modes, around them, and around single ones, near and far."""
     modes, dim = found.x, found.x.shape[1]
     # One mode tells nothing of how far others may be.

@@ -5,17 +5,22 @@ from jaxtyping import PRNGKeyArray
 
 from follmer.drifts import GaussianMixture, ProductMixture
 from follmer.errors import InputError
-from follmer.mcmc.mixtures import Mixture, safe_cholesky
+from follmer.mcmc.mixtures import Mixture, finite_or_none, safe_cholesky
 from follmer.mcmc.population import Proposal
 from follmer.mcmc.products import Product
 from follmer.plans.plan import Plan
 from follmer.plans.survey import Survey
 from follmer.posterior.samplers import MixtureFlow
 from follmer.targets import Affine
+from follmer.tools.keys import generator
 
 # Numbers of components that mixtures are filled up to: few sizes occur, so that other fits compile
 # nothing anew.
 _SIZES = (1, 64, 512)
+# Draws by which weights are compared, and nats up to which they are the same.
+_NUM_WEIGHED, _SAME = 256, 0.01
+# End points that a draw is chosen from, and operations per gradient up to which many are.
+_MANY, _FEW, _CHEAP = 4, 2, 1e6
 
 
 class UnreachableError(InputError):
@@ -33,10 +38,20 @@ def mixture(survey: Survey, key: PRNGKeyArray) -> Plan:
     affine, target = survey.affine, survey.target
     found: Proposal = survey.gaussian if population is None else population.proposal
     whitened = target.whitened(affine)
-    sampler = MixtureFlow(whitened, _in_coordinates(found, affine, target.dtype))
+    density = _in_coordinates(found, affine, target.dtype)
+    sampler = MixtureFlow(whitened, density, _candidates(found, survey, key))
     how = "by its curvature" if population is None else "fitted to chains"
     why = f"{survey.modes}: {_in_words(found)} {how}"
     return Plan("mixture", whitened, {}, why, sampler)
+
+
+def _candidates(found: Proposal, survey: Survey, key: PRNGKeyArray) -> int:
+    """End points that a draw is chosen from: one where all weigh the same."""
+    x = found.draw(_NUM_WEIGHED, generator(key, "candidates"))
+    logs = finite_or_none(survey.density.values(x)) - found.log_density(x)
+    if np.ptp(logs) < _SAME:
+        return 1
+    return _MANY if survey.target.gradient_cost <= _CHEAP else _FEW
 
 
 def _in_words(found: Proposal) -> str:

@@ -172,7 +172,9 @@ def _rebuild_mixture(
     else:
         eye = np.broadcast_to(np.eye(dim), (count, dim, dim))
         like = GaussianMixture(np.ones(count), np.zeros((count, dim)), eye, target.dtype)
-    return MixtureFlow(target, from_arrays(like, arrays, "mixture"))
+    # Files of earlier versions know of no candidates.
+    candidates = settings.get("candidates", 1)
+    return MixtureFlow(target, from_arrays(like, arrays, "mixture"), candidates)
 
 
 def _rebuild_chains(
