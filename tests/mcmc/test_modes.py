@@ -86,7 +86,7 @@ def test_a_search_that_is_cut_short_has_ended_where_other_modes_hold_no_mass(key
 
 
 def test_modes_far_from_all_that_were_found_first_are_found(key):
-    """Starts near and far meet the two wide modes; the box of these is a tenth as wide as needed."""
+    """Starts meet the two wide modes first; the box of these is a tenth as wide as needed."""
     centres = np.zeros((4, 5))
     centres[1, 0], centres[2, 1], centres[3, 2] = 8.0, 30.0, -30.0
     widths = np.array([2.0, 2.0, 0.7, 0.7])

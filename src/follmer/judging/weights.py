@@ -17,8 +17,8 @@ class Diagnostics(NamedTuple):
 
     `elbo` ≤ ln Z; `log_evidence` ± `log_evidence_se` estimates ln Z by Pareto-smoothed weights, so
     that no single draw decides; `ess_fraction` is the effective share of draws; `khat` the Pareto
-    tail index of the weights (above 0.7 the weighted answers cannot be relied on). `eubo` ≥ ln Z is the other side of the bracket, from draws that
-    Markov chains made; nan without an audit.
+    tail index of the weights (above 0.7 the weighted answers cannot be relied on). `eubo` ≥ ln Z is
+    the other side of the bracket, from draws that Markov chains made; nan without an audit.
     """
 
     elbo: float

@@ -27,8 +27,8 @@ _NEARLY_SEEN = 0.01
 # A mode whose Laplace approximation holds so many nats less mass than the best one's, and one more
 # for each coordinate, does not count there.
 _NO_MASS = 20.0
-# Starts of a later round: as many as all before, up to this number. A third are spread evenly over a
-# box this many times as wide as that of the modes so far, a third by a normal this many times as
+# Starts of a later round: as many as all before, up to this number. A third are spread evenly over
+# a box this many times as wide as that of the modes so far, a third by a normal this many times as
 # wide as they are, and a third around single modes, from one to so many of their widths away:
 # narrow modes are small beside the box, far ones beyond it, and two may be far from all others.
 _LATER_STARTS, _WIDER_BOX, _WIDER, _FARTHEST_WIDTHS = 256, 1.2, 1.5, 1e3
@@ -41,8 +41,8 @@ _MANY_CLIMBS, _APART, _MOST = 128, 0.5, 64
 # A dip of this many nats on the straight line between two ends makes them two modes.
 _DIP = 1.0
 _POINTS_BETWEEN = 16
-# Climbs of the last kind: how often, in the coordinates' widths and in their own units, and nats that
-# none gains any more.
+# Climbs of the last kind: how often, in the coordinates' widths and in their own units, and nats
+# that none gains any more.
 _UNITS_ROUNDS, _ARRIVED = 4, 0.1
 # Rounds in which ends are joined to ridges: each may double a ridge's length.
 _RIDGE_ROUNDS = 6
