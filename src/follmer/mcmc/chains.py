@@ -11,6 +11,7 @@ from follmer.mcmc.mixtures import safe_cholesky
 from follmer.mcmc.nested import nested_rhat
 from follmer.targets import Density
 from follmer.tools.clock import NEVER
+from follmer.tools.programs import bound
 
 # Chains of a site: groups that share a start, and chains in each (nested R-hat,
 # Margossian et al. 2024, arXiv:2110.13017).
@@ -47,11 +48,11 @@ def run_chains(
     kept: list[np.ndarray] = []
     slopes: list[np.ndarray] = []
     renewals = [WARM_CALLS * 2**i for i in range(16)]
-    end = max_calls
+    end, move = max_calls, bound(advance, density.target)
     for call in range(max_calls):
         if call == end or (call >= _FEWEST_CALLS and stop()):
             break
-        moved = advance(density.target, chains, whole, stretch, key, np.asarray(call))
+        moved = move(chains, whole, stretch, key, np.asarray(call))
         density.gradient_evaluations += GRADIENTS_PER_CALL
         chains = moved.chains
         kept.append(np.asarray(moved.places, float))

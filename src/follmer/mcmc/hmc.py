@@ -39,8 +39,8 @@ def as_chains(
     target: AbstractTarget, x: np.ndarray, log_density: np.ndarray, gradient: np.ndarray
 ) -> Chains:
     """Chains at given places, with a first step size: in many dimensions steps are short."""
-    parts = (x, log_density, gradient, target.dim**-0.25)
-    return Chains(*(jax.device_put(np.asarray(part, target.dtype)) for part in parts))
+    parts, dtype = (x, log_density, gradient, target.dim**-0.25), target.dtype
+    return Chains(*(jax.device_put(np.asarray(part, dtype)) for part in parts))
 
 
 class Wide(NamedTuple):

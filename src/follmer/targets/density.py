@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from follmer.targets.abstract import AbstractTarget
 from follmer.tools.mesh import DATA, PATHS, over, width
-from follmer.tools.programs import compiled
+from follmer.tools.programs import bound, compiled
 
 # Points that a device evaluates together: where each is cheap, and where each takes long.
 _AT_ONCE, _FEW_AT_ONCE = 64, 8
@@ -18,41 +18,37 @@ _EXPENSIVE = 1e6
 
 
 class Density:
-    """Log density and gradient of a target at rows of points, as NumPy arrays; counts gradients."""
+    """Log density and gradient of a target at rows of points, as NumPy arrays; counts gradients.
+
+    A loop of many evaluations calls `run` itself, with `most` rows of points and how many of them
+    count, and adds to `gradient_evaluations` when it is done.
+    """
 
     def __init__(self, target: AbstractTarget):
         self.target = target
         self.dim, self.dtype = target.dim, target.dtype
         self.gradient_evaluations = 0
         at_once = _AT_ONCE if target.gradient_cost <= _EXPENSIVE else _FEW_AT_ONCE
-        self._at_once = width(PATHS) * at_once
-        self._blocks = int(np.clip(_NUMBERS // (self._at_once * self.dim), 1, _BLOCKS))
+        at_once *= width(PATHS)
+        self.most = at_once * int(np.clip(_NUMBERS // (at_once * self.dim), 1, _BLOCKS))
+        self.run = bound(_of_points, target, at_once)
 
     def __call__(
         self, x: Float[np.ndarray, "points dim"]
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
         """Values and gradients at the points, in double precision."""
-        count = len(x)
-        if count == 0:
-            return np.zeros(0), np.zeros((0, self.target.dim))
-        self.gradient_evaluations += count
-        parts = [
-            self._by_blocks(x[begin : begin + self._at_once * self._blocks])
-            for begin in range(0, count, self._at_once * self._blocks)
-        ]
+        self.gradient_evaluations += len(x)
+        parts = [self._of_some(x[i : i + self.most]) for i in range(0, len(x), self.most)]
+        if not parts:
+            return np.zeros(0), np.zeros((0, self.dim))
         values, gradients = (np.concatenate(column) for column in zip(*parts, strict=True))
         return values.astype(float), gradients.astype(float)
 
-    def _by_blocks(
-        self, x: Float[np.ndarray, "points dim"]
-    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
+    def _of_some(self, x: Float[np.ndarray, "some dim"]) -> tuple[np.ndarray, np.ndarray]:
         """Filled up by the last point, so that any number of points takes one program."""
-        count, size = len(x), self._at_once
-        rows = np.minimum(np.arange(self._blocks * size), count - 1)
-        blocks = np.asarray(x, self.dtype)[rows].reshape(-1, size, self.dim)
-        values, gradients = _of_blocks(self.target, blocks, np.asarray(-(-count // size)))
-        flat = np.asarray(values).ravel(), np.asarray(gradients).reshape(-1, self.dim)
-        return flat[0][:count], flat[1][:count]
+        filled = np.pad(x, ((0, self.most - len(x)), (0, 0)), "edge")
+        values, gradients = self.run(filled, np.asarray(len(x)))
+        return np.asarray(values)[: len(x)], np.asarray(gradients)[: len(x)]
 
     def values(self, x: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
         """Log densities alone."""
@@ -60,19 +56,22 @@ class Density:
 
 
 @compiled
-def _of_blocks(
+def _of_points(
     target: AbstractTarget,
-    x: Float[Array | np.ndarray, "blocks points dim"],
+    at_once: int,
+    x: Float[Array | np.ndarray, "points dim"],
     count: Int[Array | np.ndarray, ""],
-) -> tuple[Float[Array, "blocks points"], Float[Array, "blocks points dim"]]:
-    """Log density and gradient at each point of the first `count` blocks; zeros after them."""
+) -> tuple[Float[Array, " points"], Float[Array, "points dim"]]:
+    """Log density and gradient at the first `count` points, some at once; zeros after them."""
+    blocks = jnp.asarray(x, target.dtype).reshape(-1, at_once, target.dim)
 
     def body(i: Int[Array, ""], found: tuple[Array, Array]) -> tuple[Array, Array]:
-        values, gradients = values_and_gradients(target, jnp.asarray(x)[i])
+        values, gradients = values_and_gradients(target, blocks[i])
         return found[0].at[i].set(values), found[1].at[i].set(gradients)
 
-    nothing = jnp.zeros(x.shape[:2], target.dtype), jnp.zeros(x.shape, target.dtype)
-    return jax.lax.fori_loop(0, count, body, nothing)
+    nothing = jnp.zeros(blocks.shape[:2], target.dtype), jnp.zeros(blocks.shape, target.dtype)
+    values, gradients = jax.lax.fori_loop(0, -(-count // at_once), body, nothing)
+    return values.ravel(), gradients.reshape(x.shape)
 
 
 @compiled
