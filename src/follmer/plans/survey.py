@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from follmer.mcmc.chains import GRADIENTS_PER_CALL, GROUP_SIZE, NUM_GROUPS
-from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG
+from follmer.mcmc.chains import (
+    GRADIENTS_PER_CALL,
+    GROUP_SIZE,
+    MOVES_PER_CALL,
+    NUM_GROUPS,
+    NUM_LEAPFROG,
+)
+from follmer.mcmc.curvature import flat_direction
 from follmer.mcmc.mixtures import Mixture, safe_cholesky
 from follmer.mcmc.modes import Modes, find_modes
 from follmer.mcmc.population import Population, fitted_proposal, fitted_site, populate
-from follmer.mcmc.tails import flat_direction
 from follmer.mcmc.tempering import Tempered, temper
 from follmer.plans.policy import POLICY, Policy
 from follmer.targets import AbstractTarget, Affine, Density
