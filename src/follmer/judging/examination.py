@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from follmer.judging.answers import compare_answers
 from follmer.judging.audit import audited
 from follmer.judging.chains import ChainDiagnostics
 from follmer.judging.predictions import audit_predictions
 from follmer.judging.verdict import Audit, judge
-from follmer.judging.weights import Diagnostics
+from follmer.judging.weights import Diagnostics, compare_answers
 from follmer.mcmc.population import Population
 from follmer.posterior.posterior import Posterior
 from follmer.targets import as_target

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.mcmc.mixtures import safe_cholesky
 from follmer.targets import AbstractTarget, Density
-from follmer.tools.clock import NEVER
 from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import bound, compiled
+from follmer.tools.progress import NEVER
 
 # Leapfrog steps of a move.
 NUM_LEAPFROG = 10

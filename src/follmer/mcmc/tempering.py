@@ -18,8 +18,8 @@ from follmer.mcmc.chains import (
 )
 from follmer.mcmc.resampling import largest_power, systematic
 from follmer.targets import Density
-from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
+from follmer.tools.progress import NEVER
 
 # A temperature is lowered until this share of the particles is effective.
 _EFFECTIVE = 0.7

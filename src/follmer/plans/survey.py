@@ -24,8 +24,8 @@ from follmer.plans.policy import POLICY, Policy
 from follmer.targets import AbstractTarget, Affine, Density
 from follmer.targets.affine import from_covariance
 from follmer.tools import storage
-from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
+from follmer.tools.progress import NEVER
 
 # Temperatures that a tempering takes, about.
 _TEMPERATURES = 30
