@@ -15,8 +15,8 @@ from follmer.errors import InputError
 from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
 from follmer.targets.data import as_data, check_rows_alike, in_chunks, take
+from follmer.targets.density import CheckReport, missing_rows, preflight
 from follmer.targets.local import Frame, LocalLogDensity, Placement, follow, local_frame
-from follmer.targets.preflight import CheckReport, missing_rows, preflight
 from follmer.targets.rows import Rows, Tangent, flat_rows, num_rows, standardisation
 from follmer.targets.space import Space, named_leaves
 from follmer.targets.target import Target, checked_result

@@ -15,8 +15,8 @@ from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
 from follmer.targets.cost import Cost, cost_of
 from follmer.targets.data import as_data, check_rows_alike, joined_data, sum_over_rows
+from follmer.targets.density import CheckReport, preflight
 from follmer.targets.predictive import Predictive
-from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.source import AbstractSource
 from follmer.targets.space import Space
 from follmer.targets.whitened import Whitened

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from follmer.errors import InputError
 from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
-from follmer.targets.preflight import preflight
+from follmer.targets.density import preflight
 
 
 class Whitened(AbstractTarget):
