@@ -8,15 +8,18 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from follmer.drifts import GaussianMixture, ProductMixture
 from follmer.errors import InputError, closest
 from follmer.mcmc.chains import NUM_GROUPS
+from follmer.mcmc.mixtures import Mixture, safe_cholesky
+from follmer.mcmc.population import Proposal
+from follmer.mcmc.products import Product
 from follmer.plans.ensemble import ensemble
 from follmer.plans.mean_field import mean_field, prior_widths
-from follmer.plans.mixture import UnreachableError, mixture
 from follmer.plans.plan import Plan
 from follmer.plans.structured import batch_settings, structured
 from follmer.plans.survey import Survey
-from follmer.posterior.samplers import StoredDraws
+from follmer.posterior.samplers import MixtureFlow, StoredDraws
 from follmer.process import process_options
 from follmer.targets import AbstractTarget, Affine
 from follmer.targets.affine import diagonal, from_covariance
@@ -26,6 +29,30 @@ Rung = Callable[[Survey, PRNGKeyArray], Plan]
 
 # Draws that a flow of several modes learns from.
 _NUM_DRAWS = 4096
+# Numbers of components that mixtures are filled up to: few sizes occur, so that other fits compile
+# nothing anew.
+_FILLED_UP_TO = (1, 64, 512)
+
+
+class UnreachableError(InputError):
+    """A rung cannot be stood on for this target; the next is tried."""
+
+
+def mixture(survey: Survey, key: PRNGKeyArray) -> Plan:
+    """The Föllmer process of a density that was fitted to the population: nothing is trained."""
+    population = survey.population
+    if population is None and len(survey.modes.x) == 0:
+        raise UnreachableError(
+            "there are no draws to fit a mixture to, and no mode.",
+            hint="target.check(key=…), or precondition='identity'",
+        )
+    affine, target = survey.affine, survey.target
+    found: Proposal = survey.gaussian if population is None else population.proposal
+    whitened = target.whitened(affine)
+    sampler = MixtureFlow(whitened, _in_coordinates(found, affine, target.dtype))
+    how = "by its curvature" if population is None else "fitted to chains"
+    why = f"{survey.modes}: {_in_words(found)} {how}"
+    return Plan("mixture", whitened, {}, why, sampler)
 
 
 def flow(survey: Survey, key: PRNGKeyArray) -> Plan:
@@ -218,3 +245,46 @@ def _covering(draws: np.ndarray, dtype: Any) -> Affine:
     # The largest of n standard normals is about √(2 ln n).
     excess = np.maximum(farthest / np.sqrt(2.0 * np.log(len(draws))), 1.0)
     return from_covariance(mean, covariance * np.outer(excess, excess), dtype)
+
+
+def _in_words(found: Proposal) -> str:
+    if isinstance(found, Product):
+        return "independent mixtures along every axis"
+    count = len(found.shares)
+    return "one Gaussian" if count == 1 else f"a mixture of {count} Gaussians"
+
+
+def _in_coordinates(
+    found: Proposal, affine: Affine, dtype: np.dtype
+) -> GaussianMixture | ProductMixture:
+    """The density on the device, in the coordinates of the affine map."""
+    if isinstance(found, Mixture):
+        return _gaussians(found, affine, dtype)
+    origin, axes = affine.inverse_rows(found.origin[None])[0], _turned(affine, found.axes.T).T
+    return ProductMixture(origin, axes, found.shares, found.means, found.sds, dtype)
+
+
+def _gaussians(found: Mixture, affine: Affine, dtype: np.dtype) -> GaussianMixture:
+    roots = safe_cholesky(found.covariances)
+    dim = roots.shape[-1]
+    columns = _turned(affine, roots.swapaxes(1, 2).reshape(-1, dim)).reshape(roots.shape)
+    lower = safe_cholesky(columns.swapaxes(1, 2) @ columns)
+    means, extra = affine.inverse_rows(found.means), _missing(len(found.shares))
+    eye = np.broadcast_to(np.eye(dim), (extra, dim, dim))
+    return GaussianMixture(
+        np.concatenate([found.shares, np.zeros(extra)]),
+        np.concatenate([means, np.zeros((extra, dim))]),
+        np.concatenate([lower, eye]),
+        dtype,
+    )
+
+
+def _turned(affine: Affine, directions: np.ndarray) -> np.ndarray:
+    """Rows of directions in the affine map's coordinates: they have no origin."""
+    zero = affine.inverse_rows(np.zeros((1, directions.shape[1])))
+    return affine.inverse_rows(directions) - zero
+
+
+def _missing(count: int) -> int:
+    """Empty components that fill a mixture up."""
+    return next((size for size in _FILLED_UP_TO if size >= count), count) - count
