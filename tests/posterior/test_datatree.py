@@ -11,8 +11,7 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 from follmer import InputError, Posterior, Target, from_network, likelihoods
-from follmer.drifts import GaussianMixture
-from follmer.posterior.samplers import MixtureFlow
+from follmer.posterior.samplers import GaussianMixture, MixtureFlow
 from follmer.targets import AbstractTarget
 from follmer.targets.affine import from_covariance
 from follmer.targets.observations import drawn

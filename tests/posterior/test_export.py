@@ -11,8 +11,7 @@ import xarray
 from jax.scipy.stats import norm
 
 from follmer import FileError, InputError, Posterior, Target
-from follmer.drifts import GaussianMixture
-from follmer.posterior.samplers import MixtureFlow, StoredDraws
+from follmer.posterior.samplers import GaussianMixture, MixtureFlow, StoredDraws
 
 
 def posterior():
