@@ -265,7 +265,7 @@ class _Climb:
 
     def is_over(self, reached: Examination) -> bool:
         """Whether the posterior will do, or no other could be had."""
-        if self.interrupted or self.schedule.deadline() or self.survey.facts.get("flat"):
+        if self.interrupted or self.schedule.deadline() or self.survey.flat:
             return True
         verdict = reached.posterior.verdict
         if verdict is not Verdict.USE_WEIGHTS or not isinstance(reached.found, Diagnostics):

@@ -32,7 +32,6 @@ from follmer.posterior.samplers import (
 )
 from follmer.posterior.structured import StructuredFlow, single_local_log_weights
 from follmer.targets import AbstractTarget, Density, as_target
-from follmer.tools.checks import as_key
 from follmer.tools.keys import generator, key_rows, named_key, named_keys, normals
 
 # Draws of the population that a sampler's paths are led to.
@@ -129,7 +128,7 @@ def audited(
     cost too much there is no audit; of very many locals, some are judged one by one instead. A note
     is added where single precision is too coarse for the density.
     """
-    key, sampler = as_key(key), posterior.sampler
+    sampler = posterior.sampler
     draw_key, chain_key, end_key = named_keys(key, "draws", "chains", "ends")
     target = sampler.coordinates(posterior.target)
     if isinstance(sampler, StructuredFlow) and target.dim > _MAX_WITH_LOCALS:

@@ -91,13 +91,13 @@ def _newton(
     density: Density, x: Float[np.ndarray, " dim"], factor: Float[np.ndarray, "dim dim"]
 ) -> Float[np.ndarray, " dim"]:
     """A better point along the Newton step: a badly conditioned climb may stop short."""
-    value, gradient = (one[0] for one in density(x[None]))
-    step = factor @ (factor.T @ gradient)
+    value, gradient = density(x[None])
+    step = factor @ (factor.T @ gradient[0])
     tried = x + 0.5 ** np.arange(6)[:, None] * step
     values = density.values(tried)
     values = np.where(np.isfinite(values), values, -np.inf)
     best = int(np.argmax(values))
-    return tried[best] if values[best] > value else x
+    return tried[best] if values[best] > value[0] else x
 
 
 def flat_direction(
@@ -114,7 +114,8 @@ def flat_direction(
         return ()
     axes = np.concatenate([np.diag(np.linalg.norm(factor, axis=1)), factor.T])
     lines = np.concatenate([axes, -axes])
-    near, far = (density.values(mode + distance * lines) for distance in (_NEAR, _FAR))
+    near = density.values(mode + _NEAR * lines)
+    far = density.values(mode + _FAR * lines)
     top = density.values(mode[None])
     # Where there is no density at all, or the line leaves the numbers, it has fallen. Transforms of
     # bounded parameters end in a plateau where numbers do, far below the mode.

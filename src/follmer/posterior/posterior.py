@@ -466,8 +466,9 @@ class Posterior:
         count = positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
+        key = as_key(key)
         spread_rows(self.target.data)
-        return self.sampler.sample(count, as_key(key), num_steps, progress=self.progress)
+        return self.sampler.sample(count, key, num_steps, progress=self.progress)
 
 
 @compiled

@@ -121,8 +121,8 @@ def preflight(
     num_draws = positive_int("num_draws", num_draws)
     scale = positive_float("scale", scale)
     most = fraction("tolerated", tolerated) * num_draws
-    xs = scale * normals(key, "check", (num_draws, target.dim), target.dtype)
     density = Density(target)
+    xs = scale * normals(key, "check", (num_draws, density.dim), density.dtype)
     values, gradients = density(xs)
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size > most:
