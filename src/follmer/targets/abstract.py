@@ -35,9 +35,7 @@ class AbstractTarget(ByIdentity):
     data: eqx.AbstractVar[PyTree]
     num_data: eqx.AbstractVar[int | None]
     gradient_cost: eqx.AbstractVar[float]  # arithmetic operations in one gradient, about
-    affine: eqx.AbstractVar[
-        "Affine | None"
-    ]  # to the target's own coordinates; None: it has them
+    affine: eqx.AbstractVar["Affine | None"]  # to the target's own coordinates; None: it has them
 
     @property
     @abc.abstractmethod
