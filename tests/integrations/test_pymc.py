@@ -13,7 +13,8 @@ import follmer
 from agreement import assert_agrees
 from compilations import compiled
 from follmer import InputError, Posterior
-from follmer.posterior.samplers import GaussianMixture, MixtureFlow
+from follmer.drifts import GaussianMixture
+from follmer.posterior.samplers import MixtureFlow
 from follmer.targets import values_and_gradients
 
 pm = pytest.importorskip("pymc", reason="the extra pymc is not installed")

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from follmer import Posterior, Target, Verdict, mc_sfs
+from follmer.drifts import GaussianMixture
 from follmer.judging import Audit, audit, judge
 from follmer.judging.audit import audited, precision_note, rounding_noise
 from follmer.nsfs import NSFS
 from follmer.plans import Survey
-from follmer.posterior.samplers import Flow, GaussianMixture, MixtureFlow
+from follmer.posterior.samplers import Flow, MixtureFlow
 from follmer.targets.affine import diagonal
 
 

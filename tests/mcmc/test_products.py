@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from follmer import Target, fit
+from follmer.drifts import ProductMixture
 from follmer.mcmc.products import Product, fit_product, independent_rotation, reweighed_product
-from follmer.posterior.samplers import ProductMixture
 
 ROTATION = np.linalg.qr(np.random.default_rng(5).normal(size=(3, 3)))[0]
 

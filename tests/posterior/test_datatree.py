@@ -11,7 +11,8 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 from follmer import InputError, Posterior, Target, from_network, likelihoods
-from follmer.posterior.samplers import GaussianMixture, MixtureFlow
+from follmer.drifts import GaussianMixture
+from follmer.posterior.samplers import MixtureFlow
 from follmer.targets import AbstractTarget
 from follmer.targets.affine import from_covariance
 from follmer.targets.observations import drawn

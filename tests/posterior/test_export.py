@@ -11,7 +11,8 @@ import xarray
 from jax.scipy.stats import norm
 
 from follmer import FileError, InputError, Posterior, Target
-from follmer.posterior.samplers import GaussianMixture, MixtureFlow, StoredDraws
+from follmer.drifts import GaussianMixture
+from follmer.posterior.samplers import MixtureFlow, StoredDraws
 
 
 def posterior():

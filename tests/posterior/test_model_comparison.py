@@ -8,8 +8,9 @@ from scipy import stats
 
 import follmer
 from follmer import InputError, Posterior, Target, plots
+from follmer.drifts import GaussianMixture
 from follmer.posterior.comparison import grade
-from follmer.posterior.samplers import GaussianMixture, MixtureFlow, StoredDraws
+from follmer.posterior.samplers import MixtureFlow, StoredDraws
 
 X = np.linspace(-1.0, 1.0, 12)
 Y = 0.5 + 0.9 * X + 0.3 * np.random.default_rng(0).normal(size=12)

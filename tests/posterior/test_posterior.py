@@ -8,10 +8,10 @@ from numpyro.distributions import constraints
 
 import follmer
 from follmer import NSFS, FileError, InputError, Posterior, Target
-from follmer.drifts import GaussianDrift
+from follmer.drifts import GaussianDrift, GaussianMixture
 from follmer.errors import FollmerError
 from follmer.judging import Audit, Judgement, Verdict, diagnose, judge, pareto_smooth
-from follmer.posterior.samplers import Flow, GaussianMixture, MixtureFlow
+from follmer.posterior.samplers import Flow, MixtureFlow
 from follmer.targets import data_digest
 from follmer.targets.affine import from_covariance
 from follmer.tools import progress, storage

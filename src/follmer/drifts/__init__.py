@@ -5,6 +5,7 @@ from follmer.drifts.building import DRIFTS, build_drift, checked_drift
 from follmer.drifts.decoupled import Decoupled, bind_batch
 from follmer.drifts.gaussian import GaussianDrift
 from follmer.drifts.heat_semigroup import HeatSemigroup
+from follmer.drifts.mixture import GaussianMixture, ProductMixture
 from follmer.drifts.mlp import MLP, BatchNormMLP
 from follmer.drifts.resnet import ResNet
 from follmer.drifts.score_guided import ScoreGuided, guide
@@ -20,7 +21,9 @@ __all__ = [
     "BatchNormMLP",
     "Decoupled",
     "GaussianDrift",
+    "GaussianMixture",
     "HeatSemigroup",
+    "ProductMixture",
     "ResNet",
     "ScoreGuided",
     "TimeMLP",

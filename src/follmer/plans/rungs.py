@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from follmer.drifts import GaussianMixture, ProductMixture
 from follmer.errors import InputError, closest
 from follmer.mcmc.chains import NUM_GROUPS
 from follmer.mcmc.mixtures import Mixture, safe_cholesky
@@ -18,7 +19,7 @@ from follmer.plans.mean_field import mean_field, prior_widths
 from follmer.plans.plan import Plan
 from follmer.plans.structured import batch_settings, structured
 from follmer.plans.survey import Survey
-from follmer.posterior.samplers import GaussianMixture, MixtureFlow, ProductMixture, StoredDraws
+from follmer.posterior.samplers import MixtureFlow, StoredDraws
 from follmer.process import process_options
 from follmer.targets import AbstractTarget, Affine
 from follmer.targets.affine import diagonal, from_covariance

@@ -8,20 +8,14 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from follmer.drifts import GaussianMixture, ProductMixture
 from follmer.errors import FileError, InputError
 from follmer.judging import Judgement, Verdict, as_audit
 from follmer.paths import SHARED, Drift, Grid, PriorProcess
 from follmer.posterior.along_chains import rebuild_along_chains
 from follmer.posterior.heat_semigroup import HeatSemigroupSampler
 from follmer.posterior.posterior import FILE_KIND, Attempt, Posterior
-from follmer.posterior.samplers import (
-    AbstractSampler,
-    Flow,
-    GaussianMixture,
-    MixtureFlow,
-    ProductMixture,
-    StoredDraws,
-)
+from follmer.posterior.samplers import AbstractSampler, Flow, MixtureFlow, StoredDraws
 from follmer.posterior.structured import StructuredFlow, flow_of
 from follmer.process import Process
 from follmer.targets import AbstractTarget, Affine, as_any_target, as_target, data_digest

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from follmer.posterior.samplers import GaussianMixture
+from follmer.drifts import GaussianMixture
 
 SHARES = np.array([0.2, 0.5, 0.3])
 MEANS = np.array([[-2.0, 0.0], [1.0, 1.0], [0.5, -3.0]])
