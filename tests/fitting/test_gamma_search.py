@@ -119,7 +119,7 @@ def test_a_resumed_run_does_not_search_again(is_algorithm, few_gammas, key, tmp_
     what = NSFS(gaussian(), **OPTIONS) if is_algorithm else gaussian()
     options |= {} if is_algorithm else {"precondition": "identity", **OPTIONS}
     follmer.fit(what, callbacks=[lambda report: True], **options)
-    monkeypatch.setattr("follmer.fitting.fit.search_gamma", None)
+    monkeypatch.setattr("follmer.fitting.ladder.search_gamma", None)
     resumed = follmer.fit(what, resume=True, **options)
     assert resumed.sampler.process.gamma == SD**2
     assert len(resumed.history["loss"]) == 100
