@@ -81,7 +81,7 @@ def chains() -> Callable[[], Any]:
     import numpy as np
 
     import follmer
-    from follmer.mcmc.hmc import Wide, advance, as_chains
+    from follmer.mcmc.chains import Wide, advance, as_chains
 
     x = np.random.default_rng(0).normal(size=(1000, 10)).astype("float32")
     target = follmer.Target(

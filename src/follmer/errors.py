@@ -1,16 +1,11 @@
 """The library's own exceptions: each says what happened, the likely cause and what to try."""
 
 import difflib
-import functools
 import importlib
-import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar
-
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
+from typing import Any
 
 
 class FollmerError(Exception):
@@ -43,47 +38,6 @@ def closest(name: str, options: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, options, n=1)
     listing = ", ".join(options)
     return f"{near[0]!r}? The options are: {listing}" if near else f"one of: {listing}"
-
-
-def options_checked(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Turn Python's TypeError for a wrong argument list into an InputError with a hint."""
-    signature = inspect.signature(function)
-    named = [name for name in signature.parameters if name != "self"]
-
-    @functools.wraps(function)
-    def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        unknown = [name for name in kwargs if name not in signature.parameters]
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-        if unknown and not takes_any:
-            raise unknown_option(unknown[0], named)
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise InputError(
-                f"{_called(function)} cannot be called this way: {error}.",
-                hint=_HINTS.get(str(error), f"{_called(function)}{_plain(signature)}"),
-            ) from None
-        return function(*args, **kwargs)
-
-    return checked
-
-
-# What to write where Python misses an argument.
-_HINTS = {"missing a required argument: 'key'": "key=jax.random.key(0)"}
-
-
-def _plain(signature: inspect.Signature) -> inspect.Signature:
-    """The signature without self and without types, which for arrays are long."""
-    parameters = [one for one in signature.parameters.values() if one.name != "self"]
-    return signature.replace(
-        parameters=[one.replace(annotation=one.empty) for one in parameters],
-        return_annotation=signature.empty,
-    )
-
-
-def _called(function: Callable[..., Any]) -> str:
-    """The name that a user calls: a class's for its constructor."""
-    return function.__qualname__.removesuffix(".__init__")
 
 
 def in_a_line(error: Exception) -> str:

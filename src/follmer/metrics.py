@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from follmer.errors import InputError, optional_module, options_checked
-from follmer.tools.checks import as_key, positive_int
+from follmer.errors import InputError, optional_module
+from follmer.tools.checks import as_key, options_checked, positive_int
 
 # Averages of 32-bit probabilities sum to one this nearly.
 _TOLERANCE = 1e-4

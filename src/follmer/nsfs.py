@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from follmer.errors import options_checked
 from follmer.objectives import AbstractObjective, as_objective, objective_name
 from follmer.paths import AbstractReference, Drift, Grid
 from follmer.process import Process, described, process_options
 from follmer.targets import AbstractTarget, checked_batch_size
-from follmer.tools.checks import as_key, fraction, positive_float, positive_int
+from follmer.tools.checks import as_key, fraction, options_checked, positive_float, positive_int
 from follmer.tools.keys import named_keys
 from follmer.tools.modules import ByIdentity
 from follmer.tools.optimizers import as_optimizer, as_rate, guarded

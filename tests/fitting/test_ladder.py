@@ -31,16 +31,16 @@ def is_typed_key(array):
 
 def refuse_first(monkeypatch, count=1):
     """The first judgements are refusals, whatever the evidence."""
-    from follmer.judging import examination
+    from follmer.judging import audit
 
-    judge, told = examination.judge, []
+    judge, told = audit.judge, []
 
     def strict(found, audit, answers=None):
         told.append(found)
         refused = Judgement(Verdict.DO_NOT_USE, "made up")
         return refused if len(told) <= count else judge(found, audit, answers)
 
-    monkeypatch.setattr(examination, "judge", strict)
+    monkeypatch.setattr(audit, "judge", strict)
 
 
 def test_the_first_rung_that_can_be_used_ends_the_climb(gaussian, key):

@@ -12,7 +12,6 @@ from follmer.judging import Verdict, audit_predictions, judge, pointwise_log_lik
 from follmer.judging.pointwise import pointwise_cdf
 from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, judge_predictions
 from follmer.mcmc.ensembles import Schedule, run_ensemble
-from follmer.mcmc.nested import nested_rhat
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))
@@ -106,14 +105,7 @@ def test_a_point_has_no_tail_to_fit():
     np.testing.assert_allclose(found.elpd, [-1.0, -2.0])
 
 
-def test_nested_rhat_is_one_for_chains_of_one_distribution():
-    values = np.random.default_rng(0).normal(size=(8, 500, 20))
-    # Between four groups of two chains: the variance of a mean is 1/1000.
-    assert np.max(nested_rhat(values, 4)) < 1.005
-
-
 def test_what_never_varies_agrees():
-    assert nested_rhat(np.zeros((4, 10, 1)), 2)[0] == 1.0
     assert halves_rhat(np.zeros((4, 10, 1))) == (1.0, 0.0)
 
 
@@ -138,14 +130,6 @@ def test_the_error_of_halves_is_what_other_chains_make_of_it():
     medians, errors = np.array(found).T
     # The jackknife of six chains, averaged over a hundred ensembles.
     assert 0.7 < errors.mean() / medians.std(ddof=1) < 1.5
-
-
-def test_nested_rhat_sees_groups_apart_and_noise_hides_what_is_small():
-    values = np.random.default_rng(0).normal(size=(4, 500, 1))
-    values[2:] += 2.0
-    # Group means 0 and 2 have variance 2, beside 1 inside.
-    assert nested_rhat(values, 2)[0] == pytest.approx(3**0.5, rel=0.1)
-    assert nested_rhat(values, 2, noise=99.0)[0] == pytest.approx(1.02**0.5, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from follmer import FileError, enable_compilation_cache
-from follmer.mcmc.hmc import advance
+from follmer.mcmc.chains import advance
 from follmer.posterior.samplers import draw, log_weights_to
 from follmer.targets import values_and_gradients
 from follmer.tools import programs

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from follmer.errors import InputError, closest, options_checked
+from follmer.errors import InputError, closest
 from follmer.paths import as_grid, grid_times
 from follmer.posterior.heat_semigroup import HeatSemigroupSampler
 from follmer.posterior.posterior import Posterior
 from follmer.targets import Target, as_target
-from follmer.tools.checks import positive_float, positive_int
+from follmer.tools.checks import options_checked, positive_float, positive_int
 
 _VARIANTS = ("gradient", "stein")
 

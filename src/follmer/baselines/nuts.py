@@ -10,11 +10,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from follmer.baselines.iterating import Step, iterate
 from follmer.baselines.starts import scattered, starts
-from follmer.errors import InputError, optional_module, options_checked
+from follmer.errors import InputError, optional_module
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import StoredDraws
 from follmer.targets import Target, as_target
-from follmer.tools.checks import as_key, fraction, positive_int
+from follmer.tools.checks import as_key, fraction, options_checked, positive_int
 
 
 @options_checked

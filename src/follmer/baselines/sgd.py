@@ -7,11 +7,11 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from follmer.baselines.iterating import Step, iterate
 from follmer.baselines.starts import starts
-from follmer.errors import InputError, NonFiniteError, options_checked
+from follmer.errors import InputError, NonFiniteError
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import StoredDraws
 from follmer.targets import Target, as_target, checked_batch_size, random_batch
-from follmer.tools.checks import as_key, positive_int
+from follmer.tools.checks import as_key, options_checked, positive_int
 from follmer.tools.optimizers import as_optimizer
 
 _RATE = 1e-2

@@ -10,11 +10,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from follmer.baselines.iterating import Step, iterate
 from follmer.baselines.starts import starts
 from follmer.baselines.step_sizes import as_step_sizes
-from follmer.errors import InputError, optional_module, options_checked
+from follmer.errors import InputError, optional_module
 from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import StoredDraws
 from follmer.targets import Target, as_target, checked_batch_size, random_batch
-from follmer.tools.checks import as_key, nonnegative_int, positive_int
+from follmer.tools.checks import as_key, nonnegative_int, options_checked, positive_int
 
 
 @options_checked

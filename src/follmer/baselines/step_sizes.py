@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from follmer.errors import InputError, options_checked
+from follmer.errors import InputError
 from follmer.targets import Target
-from follmer.tools.checks import positive_float
+from follmer.tools.checks import options_checked, positive_float
 
 Schedule = Callable[[Int[Array, ""]], Any]
 

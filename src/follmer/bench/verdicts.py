@@ -12,7 +12,7 @@ from follmer.bench.families import Known, random_target
 from follmer.errors import in_a_line
 from follmer.fitting.fit import fit
 from follmer.judging import Diagnostics, Verdict, pareto_smooth
-from follmer.judging.answers import moments, scalars
+from follmer.judging.weights import moments, scalars
 from follmer.tools.checks import positive_int
 from follmer.tools.keys import named_keys
 from follmer.tools.progress import Progress

@@ -9,7 +9,8 @@ from jaxtyping import Float32, Int32, UInt8
 
 from follmer.datasets.dataset import Dataset, Split
 from follmer.datasets.files import is_there, read
-from follmer.errors import InputError, closest, optional_module, options_checked
+from follmer.errors import InputError, closest, optional_module
+from follmer.tools.checks import options_checked
 
 
 @options_checked

@@ -9,13 +9,12 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
-from follmer.errors import options_checked
 from follmer.fitting.ladder import climb_ladder, open_checkpoint
 from follmer.fitting.request import Callback, as_request, as_schedule
 from follmer.nsfs import NSFS
 from follmer.posterior.posterior import Posterior
 from follmer.targets import AbstractTarget, Affine
-from follmer.tools.checks import as_key
+from follmer.tools.checks import as_key, options_checked
 from follmer.tools.keys import named_key
 from follmer.tools.mesh import on_mesh, spread_rows
 from follmer.tools.processes import in_agreement, in_step

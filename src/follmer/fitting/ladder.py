@@ -13,7 +13,7 @@ from follmer.fitting.gamma_search import search_gamma
 from follmer.fitting.request import Request, Schedule
 from follmer.fitting.training import initial_state, train, train_briefly
 from follmer.judging import Diagnostics, Judgement, Verdict
-from follmer.judging.examination import Examination, examined
+from follmer.judging.audit import Examination, examined
 from follmer.plans import Plan, Survey, UnreachableError, ladder
 from follmer.plans.reference import by_reference
 from follmer.posterior.posterior import Attempt, Posterior
@@ -166,7 +166,7 @@ class _Climb:
 
     def is_over(self, reached: Examination) -> bool:
         """Whether the posterior will do, or no other could be had."""
-        if self.interrupted or self.schedule.deadline() or self.survey.facts.get("flat"):
+        if self.interrupted or self.schedule.deadline() or self.survey.flat:
             return True
         verdict = reached.posterior.verdict
         if verdict is not Verdict.USE_WEIGHTS or not isinstance(reached.found, Diagnostics):

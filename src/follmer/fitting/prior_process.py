@@ -7,7 +7,6 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from follmer.errors import options_checked
 from follmer.fitting.fit import fit
 from follmer.fitting.request import check_options
 from follmer.paths import SHARED
@@ -16,7 +15,7 @@ from follmer.posterior.posterior import Posterior
 from follmer.posterior.samplers import Flow
 from follmer.process import Process
 from follmer.targets import Target, as_target
-from follmer.tools.checks import as_key
+from follmer.tools.checks import as_key, options_checked
 from follmer.tools.keys import named_keys
 
 # Data narrow a prior: small steps at the end leave the second stage room. Of the network alone, the

@@ -13,7 +13,7 @@ from follmer.nsfs import ALGORITHM_OPTIONS, NSFS, State
 from follmer.posterior.posterior import Posterior
 from follmer.targets import AbstractTarget, as_any_target, data_digest
 from follmer.tools.checks import positive_float, positive_int
-from follmer.tools.clock import NEVER, Deadline
+from follmer.tools.progress import NEVER, Deadline
 
 # Share of draws around 0 at which a density may overflow where training starts elsewhere.
 _RARE = 0.05

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from follmer.errors import FileError, InputError, options_checked
+from follmer.errors import FileError, InputError
 from follmer.integrations.tables import Scaling
 from follmer.posterior.loading import restored
 from follmer.posterior.posterior import Posterior
 from follmer.targets import Target
 from follmer.tools import storage
+from follmer.tools.checks import options_checked
 
 FILE_KIND = "fitted estimator"
 # How the names of the posterior's arrays begin, and of its target's rows.

@@ -1,6 +1,5 @@
 """How good draws are: weights, chains, an audit, simulation-based calibration, a verdict."""
 
-from follmer.judging.answers import Answers, compare_answers
 from follmer.judging.chains import ChainDiagnostics, diagnose_chains
 from follmer.judging.pointwise import pointwise_log_likelihood
 from follmer.judging.predictions import audit_predictions, psis_loo
@@ -15,7 +14,14 @@ from follmer.judging.verdict import (
     as_audit,
     judge,
 )
-from follmer.judging.weights import Diagnostics, diagnose, ess_fraction, pareto_smooth
+from follmer.judging.weights import (
+    Answers,
+    Diagnostics,
+    compare_answers,
+    diagnose,
+    ess_fraction,
+    pareto_smooth,
+)
 
 __all__ = [
     "Answers",

@@ -1,11 +1,25 @@
-"""A posterior's draws beside those of Markov chains: an upper bound, shifts, modes not visited."""
+"""A posterior judged once, on one set of draws, beside those of Markov chains.
+
+The chains give an upper bound on the evidence, shifts of means, and modes that no draw visits.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.judging.verdict import Audit, LocalAudit
-from follmer.judging.weights import ess_fraction, pareto_smooth, weighted_moments
+from follmer.judging.chains import ChainDiagnostics
+from follmer.judging.predictions import audit_predictions
+from follmer.judging.verdict import Audit, LocalAudit, judge
+from follmer.judging.weights import (
+    Diagnostics,
+    compare_answers,
+    ess_fraction,
+    pareto_smooth,
+    weighted_moments,
+)
 from follmer.mcmc.chains import GRADIENTS_PER_CALL
 from follmer.mcmc.population import Population, population_from
 from follmer.posterior.posterior import Posterior
@@ -17,8 +31,7 @@ from follmer.posterior.samplers import (
     log_weights_to,
 )
 from follmer.posterior.structured import StructuredFlow, single_local_log_weights
-from follmer.targets import AbstractTarget, Density
-from follmer.tools.checks import as_key
+from follmer.targets import AbstractTarget, Density, as_target
 from follmer.tools.keys import generator, key_rows, named_key, named_keys, normals
 
 # Draws of the population that a sampler's paths are led to.
@@ -35,6 +48,70 @@ _FEW = 0.05
 # Points along a line, so near to each other that only rounding bends it, and the noise of the log
 # density, in nats, from which weights suffer.
 _LINE, _STEP, _NOISY = 8, 1e-3, 0.05
+# Scalars of all locals together, up to which plain and weighted answers are compared.
+_MOST_OUTPUTS = 2000
+
+
+class Examination(NamedTuple):
+    """The posterior with its judgement and audit, and the figures behind them."""
+
+    posterior: Posterior
+    found: Diagnostics | ChainDiagnostics
+
+    @property
+    def elbo(self) -> float:
+        """nan where there are no weights."""
+        return getattr(self.found, "elbo", float("nan"))
+
+    @property
+    def gap(self) -> float:
+        """Nats between the bounds on ln Z; infinite where there is no upper one."""
+        gap = getattr(self.found, "eubo", float("nan")) - self.elbo
+        return gap if np.isfinite(gap) else float("inf")
+
+
+def examined(
+    posterior: Posterior,
+    *,
+    key: PRNGKeyArray,
+    audit: bool = True,
+    population: Population | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Examination:
+    """The posterior, audited beside a population of Markov chains, and judged.
+
+    `facts` are fields of the audit that a survey of the target knows.
+    """
+    draw_key, audit_key = named_keys(key, "draws", "audit")
+    sampler = posterior.sampler
+    if not sampler.weighs:
+        if audit:
+            posterior = predictions_audited(posterior, audit_key)
+        found = posterior.diagnostics(key=draw_key)
+        return Examination(posterior.with_judgement(judge(found, posterior.audit)), found)
+    x, log_weights = posterior.flat_sample(sampler.draws_judged, key=draw_key)
+    if audit:
+        posterior = audited(posterior, key=audit_key, draws=(x, log_weights), population=population)
+        if isinstance(posterior.audit, Audit) and facts:
+            posterior = posterior.with_audit(posterior.audit._replace(**facts))
+    found = posterior.diagnosed(log_weights)
+    logs, answers = np.asarray(log_weights, float), None
+    if np.isfinite(logs).all() and posterior.target.dim <= _MOST_OUTPUTS:
+        answers = compare_answers(posterior.outputs(x), logs)
+    judged = judge(found, posterior.audit, answers)
+    return Examination(posterior.with_judgement(judged), found)
+
+
+def predictions_audited(posterior: Posterior, key: PRNGKeyArray) -> Posterior:
+    """The posterior of chains with what their predictions say, where it can predict."""
+    target = posterior.target
+    if getattr(target, "predictive", None) is None or "x" not in (target.data or {}):
+        return posterior
+    chains: Any = posterior.sampler
+    found = audit_predictions(
+        as_target(target), chains.draws, named_key(key, "predictions"), chains.shares
+    )
+    return posterior.with_audit(found)
 
 
 def audited(
@@ -51,7 +128,7 @@ def audited(
     cost too much there is no audit; of very many locals, some are judged one by one instead. A note
     is added where single precision is too coarse for the density.
     """
-    key, sampler = as_key(key), posterior.sampler
+    sampler = posterior.sampler
     draw_key, chain_key, end_key = named_keys(key, "draws", "chains", "ends")
     target = sampler.coordinates(posterior.target)
     if isinstance(sampler, StructuredFlow) and target.dim > _MAX_WITH_LOCALS:

@@ -12,7 +12,7 @@ from follmer.judging.pointwise import (
     pointwise_moments,
 )
 from follmer.judging.predictive_audit import LIMITS, PredictiveAudit, halves_rhat
-from follmer.mcmc.nested import nested_rhat
+from follmer.mcmc.chains import nested_rhat
 from follmer.targets import Target
 from follmer.tools.keys import generator
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from follmer.mcmc.nested import rhat_of
+from follmer.mcmc.chains import rhat_of
 
 
 class PredictiveAudit(NamedTuple):

@@ -13,9 +13,9 @@ import numpy as np
 from jax.scipy.stats import chi2
 from jaxtyping import Int, PRNGKeyArray, PyTree
 
-from follmer.errors import InputError, NonFiniteError, options_checked
+from follmer.errors import InputError, NonFiniteError
 from follmer.targets.space import named_leaves
-from follmer.tools.checks import as_key, positive_int
+from follmer.tools.checks import as_key, options_checked, positive_int
 
 # A chi-square test needs this many expected in each bin; more bins than these only lose power.
 _MIN_EXPECTED = 5

@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from follmer.judging.answers import Answers
 from follmer.judging.chains import ChainDiagnostics
 from follmer.judging.predictive_audit import PredictiveAudit, judge_predictions
-from follmer.judging.weights import Diagnostics
+from follmer.judging.weights import Answers, Diagnostics
 
 
 class Verdict(enum.Enum):

@@ -1,7 +1,7 @@
 """L-BFGS on many starts in lockstep, on the host: every step evaluates all of them at once."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -35,13 +35,24 @@ class Arrival(NamedTuple):
 ROUGHLY, NEARLY, FINELY = Arrival(1.0, 1, 0.25), Arrival(1e-3, 2, 0.25), Arrival(1e-5, 6, 0.0)
 
 
+class Climbable(Protocol):
+    """What climbs ask of a `Density`: the function itself, in one call for each step of all."""
+
+    most: int  # rows of points that a call takes
+    gradient_evaluations: int  # so far
+
+    @property
+    def run(self) -> Callable[[np.ndarray, np.ndarray], tuple[Any, Any]]:
+        """Log densities and gradients at rows of points, of which so many count."""
+
+
 # Log densities and gradients at rows of points.
-Points = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+_Points = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def climb(
-    density: Points,
+    density: Climbable,
     starts: Float[np.ndarray, "starts dim"],
     scale: Float[np.ndarray, " dim"] | float = 1.0,
     arrival: Arrival = FINELY,
@@ -58,32 +69,42 @@ def climb(
 
 @np.errstate(over="ignore", invalid="ignore")
 def climbed(
-    density: Points,
+    density: Climbable,
     starts: Float[np.ndarray, "starts dim"],
     scale: Float[np.ndarray, " dim"] | float,
     arrival: Arrival,
 ) -> tuple[Float[np.ndarray, "starts dim"], Float[np.ndarray, " starts"]]:
     """Where a climb from each start ends, and its height; −∞ where it meets no finite density."""
     z = np.asarray(starts, float) / scale
-    value, gradient = _scaled(density, z, scale)
+    scaled = _Scaled(density, scale)
+    value, gradient = scaled(z)
     sound = np.isfinite(value) & np.isfinite(gradient).all(axis=1)
     ends, heights = np.asarray(starts, float).copy(), np.full(len(z), -np.inf)
     if sound.any():
-        begun = (z[sound], value[sound], gradient[sound])
-        x, found = _climb(lambda z: _scaled(density, z, scale), begun, arrival)
+        x, found = _climb(scaled, (z[sound], value[sound], gradient[sound]), arrival)
         ends[sound], heights[sound] = x * scale, found
+    density.gradient_evaluations += scaled.count
     return ends, heights
 
 
-def _scaled(
-    density: Points, z: np.ndarray, scale: np.ndarray | float
-) -> tuple[np.ndarray, np.ndarray]:
-    values, gradients = density(z * scale)
-    return values, gradients * scale
+class _Scaled:
+    """A density in coordinates z, x = scale z; counts the points that it is evaluated at."""
+
+    def __init__(self, density: Climbable, scale: np.ndarray | float):
+        self._run, self._most, self._scale, self.count = density.run, density.most, scale, 0
+
+    def __call__(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.count += len(z)
+        found = []
+        for some in np.split(z * self._scale, range(self._most, len(z), self._most)):
+            filled = np.pad(some, ((0, self._most - len(some)), (0, 0)), "edge")
+            found.append(self._run(filled, np.asarray(len(some))))
+        values, gradients = (np.concatenate(parts)[: len(z)] for parts in zip(*found, strict=True))
+        return values.astype(float), gradients.astype(float) * self._scale
 
 
 def _climb(
-    density: Points, begun: tuple[np.ndarray, np.ndarray, np.ndarray], arrival: Arrival
+    density: _Points, begun: tuple[np.ndarray, np.ndarray, np.ndarray], arrival: Arrival
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ends and their heights, from places, heights and gradients there."""
     x, value, gradient = (np.array(part) for part in begun)
@@ -110,7 +131,7 @@ def _climb(
 
 
 def _line_search(
-    density: Points,
+    density: _Points,
     x: Float[np.ndarray, "rows dim"],
     value: Float[np.ndarray, " rows"],
     gradient: Float[np.ndarray, "rows dim"],

@@ -14,10 +14,9 @@ from follmer.mcmc import descents, microcanonical, stochastic
 from follmer.mcmc.groups import batch_share, by_group
 from follmer.targets import AbstractTarget
 from follmer.targets.density import Density, values_by_batch
-from follmer.tools.clock import NEVER
 from follmer.tools.keys import key_rows, named_key
 from follmer.tools.processes import first_says
-from follmer.tools.progress import Bar
+from follmer.tools.progress import NEVER, Bar
 from follmer.tools.trees import to_arrays
 
 # Share of the chains' steps that is dropped: ln p still rises along the first (measured: LPD of

@@ -1,6 +1,6 @@
 """Gaussian mixtures fitted to draws, on the host: EM, components chosen by held-out draws."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -85,8 +85,7 @@ class Mixture(NamedTuple):
     def log_density(self, x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " draws"]:
         if x.shape[1] > _FEW_DIMENSIONS:
             return log_sum(self.log_densities(x))[0]
-        forms = self.forms()
-        parts = [log_sum(forms @ products(block))[0] for block in _blocks(x)]
+        parts = [logs for logs, _ in _log_sums(self.forms(), map(products, _blocks(x)))]
         return np.concatenate([np.zeros(0), *parts])
 
     def draw(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "count dim"]:
@@ -242,9 +241,13 @@ def improved(
     score, total = -np.inf, weights.sum()
     pooled = np.cov(x.T, aweights=weights).reshape(2 * (x.shape[1],)) + 1e-12 * np.eye(x.shape[1])
     anchors = mixture.covariances if anchored else None
-    expected = _expected_by_forms if x.shape[1] <= _FEW_DIMENSIONS else _expected
+    by_forms = x.shape[1] <= _FEW_DIMENSIONS
+    blocks = [*map(products, _blocks(x))] if by_forms else []
     for _ in range(num_iterations):
-        found = expected(mixture, x, weights)
+        if by_forms:
+            found = _expected_by_forms(mixture, blocks, weights)
+        else:
+            found = _expected(mixture, x, weights)
         gained, score = found.log_density / total - score, found.log_density / total
         if gained < _SETTLED:
             break
@@ -278,16 +281,17 @@ def _expected(mixture: Mixture, x: np.ndarray, weights: np.ndarray) -> _Expected
     )
 
 
-def _expected_by_forms(mixture: Mixture, x: np.ndarray, weights: np.ndarray) -> _Expected:
-    """In blocks that stay in the cache."""
-    dim, forms = x.shape[1], mixture.forms()
+def _expected_by_forms(
+    mixture: Mixture, blocks: list[np.ndarray], weights: np.ndarray
+) -> _Expected:
+    """In blocks that stay in the cache, each the products of some draws."""
+    dim, forms = mixture.means.shape[1], mixture.forms()
     log_density, moments, squares = 0.0, np.zeros_like(forms), np.zeros(len(forms))
-    for block, own in zip(_blocks(x), _blocks(weights), strict=True):
-        of_block = products(block)
-        logs, shares = log_sum(forms @ of_block)
+    found = _log_sums(forms, blocks)
+    for block, own, (logs, shares) in zip(blocks, _blocks(weights), found, strict=True):
         shares *= own
         log_density += float(own @ logs)
-        moments += shares @ of_block.T
+        moments += shares @ block.T
         squares += np.einsum("cn,cn->c", shares, shares)
     counts, sums = moments[:, 0], moments[:, 1 : 1 + dim]
     inverse = 1.0 / np.maximum(counts, np.finfo(float).tiny)[:, None, None]
@@ -320,6 +324,15 @@ def products(x: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "products d
 def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
     """Some rows at a time."""
     return (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))
+
+
+def _log_sums(
+    forms: Float[np.ndarray, "components products"], blocks: Iterable[np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`log_sum` over components of each block of draws' products; the shares are overwritten."""
+    room = np.empty((len(forms), _AT_ONCE))
+    for block in blocks:
+        yield log_sum(np.matmul(forms, block, out=room[:, : block.shape[1]]))
 
 
 def log_sum(logs: Float[np.ndarray, "parts draws"]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,8 @@ from follmer.mcmc.climbs import NEARLY, ROUGHLY, Ends, climb, climbed
 from follmer.mcmc.curvature import coordinate_widths, gaussian_at
 from follmer.mcmc.mixtures import Mixture
 from follmer.targets import Density
-from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator
+from follmer.tools.progress import NEVER
 
 # Starts of a round.
 NUM_STARTS = 64

@@ -24,8 +24,8 @@ from follmer.mcmc.mixtures import (
 from follmer.mcmc.modes import Modes
 from follmer.mcmc.products import Product, fit_product, reweighed_product
 from follmer.targets import Density
-from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
+from follmer.tools.progress import NEVER
 
 # Where there are many sites: calls that are kept at least, and components of all mixtures.
 _FEWEST_KEPT, _MOST_COMPONENTS = 2, 64

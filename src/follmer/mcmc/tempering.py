@@ -7,12 +7,19 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from follmer.mcmc.chains import covariance_factor
-from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG, Chains, Wide, advance, as_chains
+from follmer.mcmc.chains import (
+    MOVES_PER_CALL,
+    NUM_LEAPFROG,
+    Chains,
+    Wide,
+    advance,
+    as_chains,
+    covariance_factor,
+)
 from follmer.mcmc.resampling import largest_power, systematic
 from follmer.targets import Density
-from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
+from follmer.tools.progress import NEVER
 
 # A temperature is lowered until this share of the particles is effective.
 _EFFECTIVE = 0.7

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from follmer.mcmc import hmc
+from follmer.mcmc.chains import NUM_LEAPFROG, Chains, Wide
+from follmer.mcmc.chains import move as hmc_move
 from follmer.objectives.abstract import AbstractObjective, Loss, bridge_points
 from follmer.objectives.problem import Problem
 from follmer.paths import Drift, Move
@@ -77,13 +78,13 @@ class BridgeMatching(AbstractObjective):
         draws, step_size = over(PATHS, memory)
         value_and_gradient = jax.vmap(jax.value_and_grad(problem.log_density))
         zero, one = jnp.zeros(draws.shape[1], draws.dtype), jnp.ones((), draws.dtype)
-        whole = hmc.Wide(zero, zero + 1.0, one)
+        whole = Wide(zero, zero + 1.0, one)
 
-        def body(chains: hmc.Chains, key: PRNGKeyArray) -> tuple[hmc.Chains, None]:
+        def body(chains: Chains, key: PRNGKeyArray) -> tuple[Chains, None]:
             identity = jnp.eye(draws.shape[1], dtype=draws.dtype)
-            return hmc.move(value_and_gradient, chains, whole, identity, key)[0], None
+            return hmc_move(value_and_gradient, chains, whole, identity, key)[0], None
 
-        chains = hmc.Chains(draws, *value_and_gradient(draws), step_size)
+        chains = Chains(draws, *value_and_gradient(draws), step_size)
         chains, _ = jax.lax.scan(body, chains, jax.random.split(key, self.moves))
         return Memory(chains.x, chains.step_size)
 
@@ -108,7 +109,7 @@ class BridgeMatching(AbstractObjective):
 
     def gradient_evaluations(self, iterations: int, num_paths: int, per_path: int) -> int:
         # Moves hand the last gradient on: only the first of a refreshment asks for one more.
-        moved = len(self.draws) * (1 + self.moves * hmc.NUM_LEAPFROG) if self.moves else 0
+        moved = len(self.draws) * (1 + self.moves * NUM_LEAPFROG) if self.moves else 0
         return iterations // self.refresh_every * (moved + self.refresh_paths * per_path)
 
     def loss(self, drift: Drift, problem: Problem, memory: Memory, key: PRNGKeyArray) -> Loss:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from follmer import plots
-from follmer.errors import in_a_line, options_checked
+from follmer.errors import in_a_line
 from follmer.paper.experiments.experiment import METHODS, Picture, Record, Trial
 from follmer.paper.experiments.running import EXPERIMENTS, Result, run
 from follmer.paper.report import write_page
 from follmer.paper.report.reading import read_run
+from follmer.tools.checks import options_checked
 from follmer.tools.progress import Progress
 from follmer.tools.storage import replacing
 from follmer.tools.tables import commit, machine

@@ -49,7 +49,7 @@ def chains(survey: Survey, key: PRNGKeyArray) -> Plan:
     """The draws of the population's chains themselves, stored, where one site holds all mass."""
     population, facts = survey.population, survey.facts
     alone = population is not None and len(population.sites) == 1 and "tempered" not in vars(survey)
-    if population is None or not alone or not facts.get("search_ended") or facts.get("flat"):
+    if population is None or not alone or not facts.get("search_ended") or survey.flat:
         raise UnreachableError(
             "no single set of chains has seen the whole of this target.",
             cause="several modes, a search for modes that was cut short, or expensive gradients",

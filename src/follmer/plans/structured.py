@@ -78,13 +78,9 @@ def by_marginal(survey: Survey, key: PRNGKeyArray) -> Affine:
     origin = np.zeros(target.global_dim, target.dtype)
     starts = target.frames(jnp.asarray(origin), rows, progress=survey.progress).mean
 
-    def of_points(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        survey.density.gradient_evaluations += len(points)
-        found = [marginal(point.astype(target.dtype), rows, starts) for point in points]
-        values, gradients = zip(*found, strict=True)
-        return np.asarray(values, float), np.asarray(gradients, float)
-
-    ends = climb_rows(of_points, origin[None])
+    one_by_one = _OneByOne(lambda y: marginal(y.astype(target.dtype), rows, starts))
+    ends = climb_rows(one_by_one, origin[None])
+    survey.density.gradient_evaluations += one_by_one.gradient_evaluations
     if len(ends.x) == 0:
         raise InputError(
             "no values of the globals were found where the data have a finite density.",
@@ -100,6 +96,19 @@ def by_marginal(survey: Survey, key: PRNGKeyArray) -> Affine:
         moved = jnp.asarray(affine.mean + factor @ (factor.T @ slope), target.dtype)
         affine = eqx.tree_at(lambda one: one.mean, affine, moved)
     return affine
+
+
+class _OneByOne:
+    """A density for climbs, evaluated at a point at a time."""
+
+    def __init__(self, value_and_gradient: Callable[[np.ndarray], tuple[Array, Array]]):
+        self._value_and_gradient = value_and_gradient
+        self.most, self.gradient_evaluations = 1, 0
+
+    def run(self, y: np.ndarray, _: np.ndarray) -> tuple[Array, Array]:
+        """The value and the gradient at the one row."""
+        value, gradient = self._value_and_gradient(y[0])
+        return value[None], gradient[None]
 
 
 class _Marginal:

@@ -8,19 +8,24 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from follmer.mcmc.chains import GRADIENTS_PER_CALL, GROUP_SIZE, NUM_GROUPS
-from follmer.mcmc.hmc import MOVES_PER_CALL, NUM_LEAPFROG
+from follmer.mcmc.chains import (
+    GRADIENTS_PER_CALL,
+    GROUP_SIZE,
+    MOVES_PER_CALL,
+    NUM_GROUPS,
+    NUM_LEAPFROG,
+)
+from follmer.mcmc.curvature import flat_direction
 from follmer.mcmc.mixtures import Mixture, safe_cholesky
 from follmer.mcmc.modes import Modes, find_modes
 from follmer.mcmc.population import Population, fitted_proposal, fitted_site, populate
-from follmer.mcmc.tails import flat_direction
 from follmer.mcmc.tempering import Tempered, temper
 from follmer.plans.policy import POLICY, Policy
 from follmer.targets import AbstractTarget, Affine, Density
 from follmer.targets.affine import from_covariance
 from follmer.tools import storage
-from follmer.tools.clock import NEVER
 from follmer.tools.keys import generator, named_key
+from follmer.tools.progress import NEVER
 
 # Temperatures that a tempering takes, about.
 _TEMPERATURES = 30
@@ -75,7 +80,7 @@ class Survey:
     def modes(self) -> Modes:
         """Where climbs lead."""
         self._tell("climbing to modes")
-        first, to_one, most = self.policy.num_climbs(self.target.dim, self.target.gradient_cost)
+        first, to_one, most = self.policy.num_climbs(self.density.dim, self.target.gradient_cost)
         return find_modes(
             self.density,
             named_key(self._key, "modes"),
@@ -107,11 +112,12 @@ class Survey:
     def population(self) -> Population | None:
         """Draws by Markov chains; None where gradients are too expensive, or nothing was found."""
         # A move takes a gradient, and two products with a dense factor.
-        cost = self.target.gradient_cost + 4.0 * self.target.dim**2
-        calls = self.policy.num_calls(self.target.dim, cost, GRADIENTS_PER_CALL)
-        if calls == 0 or self.target.dim > self.policy.max_dense:
+        dim = self.density.dim
+        cost = self.target.gradient_cost + 4.0 * dim**2
+        calls = self.policy.num_calls(dim, cost, GRADIENTS_PER_CALL)
+        if calls == 0 or dim > self.policy.max_dense:
             return None
-        if self.modes.are_countless and self.target.dim <= self.policy.max_explored:
+        if self.modes.are_countless and dim <= self.policy.max_explored:
             return self._from_particles()
         if len(self.modes.x) == 0:
             return None
@@ -119,16 +125,23 @@ class Survey:
         key = named_key(self._key, "population")
         agree, stop = self.policy.agree, self.out_of_time
         found = populate(self.density, self.modes, key, agree=agree, max_calls=calls, stop=stop)
-        if found is None and self.target.dim <= self.policy.max_explored:
+        if found is None and dim <= self.policy.max_explored:
             return self._from_particles()
         return found
 
-    @functools.cached_property
+    @property
     def flat(self) -> str:
-        """Coordinates along which, together, the density does not fall off; none if empty."""
-        if "modes" not in vars(self) or len(self.modes.x) == 0:
-            return ""
-        if self.target.dim > self.policy.max_explored:
+        """Coordinates along which, together, the density does not fall off; none if empty.
+
+        Of an interrupted run, its own; not looked for before there are modes.
+        """
+        if self.recalled is not None:
+            return self.recalled.get("flat", "")
+        return self._flat if "modes" in vars(self) else ""
+
+    @functools.cached_property
+    def _flat(self) -> str:
+        if len(self.modes.x) == 0 or self.density.dim > self.policy.max_explored:
             return ""
         factor = safe_cholesky(self.gaussian.covariances[0])
         found = flat_direction(self.density, self.modes.x[0], factor)

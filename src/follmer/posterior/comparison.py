@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from follmer.errors import InputError, closest, options_checked
+from follmer.errors import InputError, closest
 from follmer.judging import Diagnostics, Judgement, judge
 from follmer.posterior.posterior import Posterior
 from follmer.targets.observations import observed_data, outcomes
-from follmer.tools.checks import as_key, positive_int
+from follmer.tools.checks import as_key, options_checked, positive_int
 from follmer.tools.keys import named_key
 
 # Nats of the Bayes factor from which its evidence has these names (Kass and Raftery 1995, whose

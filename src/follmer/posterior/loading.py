@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from follmer.drifts import GaussianMixture, ProductMixture
-from follmer.errors import FileError, InputError, options_checked
+from follmer.errors import FileError, InputError
 from follmer.judging import Judgement, Verdict, as_audit
 from follmer.paths import SHARED, Drift, Grid, PriorProcess
 from follmer.posterior.along_chains import rebuild_along_chains
@@ -20,6 +20,7 @@ from follmer.posterior.structured import StructuredFlow, flow_of
 from follmer.process import Process
 from follmer.targets import AbstractTarget, Affine, as_any_target, as_target, data_digest
 from follmer.tools import storage
+from follmer.tools.checks import options_checked
 from follmer.tools.trees import from_arrays
 
 # What may be the user's own code, which no file holds.

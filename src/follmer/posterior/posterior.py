@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.errors import InputError, options_checked
+from follmer.errors import InputError
 from follmer.judging import (
     AnyAudit,
     Audit,
@@ -38,7 +38,7 @@ from follmer.posterior.structured import StructuredFlow
 from follmer.posterior.summary import summarise, summarise_predictions
 from follmer.targets import AbstractTarget, as_target, data_digest
 from follmer.tools import storage
-from follmer.tools.checks import as_key, positive_int
+from follmer.tools.checks import as_key, options_checked, positive_int
 from follmer.tools.keys import generator, named_key
 from follmer.tools.mesh import on_mesh, spread_rows
 from follmer.tools.programs import compiled
@@ -466,8 +466,9 @@ class Posterior:
         count = positive_int("num_samples", num_samples)
         if num_steps is not None:
             positive_int("num_steps", num_steps)
+        key = as_key(key)
         spread_rows(self.target.data)
-        return self.sampler.sample(count, as_key(key), num_steps, progress=self.progress)
+        return self.sampler.sample(count, key, num_steps, progress=self.progress)
 
 
 @compiled

@@ -20,7 +20,7 @@ from follmer.process import Process
 from follmer.targets import AbstractTarget
 from follmer.tools.keys import KeyRows, as_keys, generator, key_rows
 from follmer.tools.mesh import PATHS, over, width
-from follmer.tools.programs import compiled
+from follmer.tools.programs import bound, compiled
 from follmer.tools.progress import Bar
 from follmer.tools.trees import to_arrays
 
@@ -100,9 +100,7 @@ class AbstractSimulator(AbstractWeighted):
     def sample(
         self, count: int, key: PRNGKeyArray, num_steps: int | None, *, progress: bool
     ) -> Weighted:
-        def draws(rows: KeyRows) -> Weighted:
-            return draw(self, rows, num_steps)
-
+        draws = bound(draw, self, num_steps=num_steps)
         x, log_weights = in_chunks_of_keys(draws, count, key, progress=progress)
         return x, log_weights
 

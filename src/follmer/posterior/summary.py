@@ -12,7 +12,7 @@ from follmer.judging import (
     PredictiveAudit,
     pareto_smooth,
 )
-from follmer.judging.answers import moments, scalars
+from follmer.judging.weights import moments, scalars
 from follmer.nsfs import Draws
 from follmer.targets.space import named_leaves
 

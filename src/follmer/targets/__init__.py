@@ -2,17 +2,15 @@
 
 from follmer.targets import likelihoods, priors
 from follmer.targets.abstract import AbstractTarget, Layout
-from follmer.targets.affine import Affine
+from follmer.targets.affine import Affine, Whitened
 from follmer.targets.data import checked_batch_size, data_digest, random_batch, take
-from follmer.targets.density import Density, values_and_gradients
+from follmer.targets.density import CheckReport, Density, values_and_gradients
 from follmer.targets.log_density import from_log_density
 from follmer.targets.network import from_network
 from follmer.targets.predictive import Predictive
-from follmer.targets.preflight import CheckReport
 from follmer.targets.rows import Rows
 from follmer.targets.structured import StructuredTarget
 from follmer.targets.target import Target, as_any_target, as_target
-from follmer.targets.whitened import Whitened
 
 __all__ = [
     "AbstractTarget",

@@ -1,16 +1,18 @@
 """What the rest of the library asks of a target."""
 
 import abc
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.targets.affine import Affine
 from follmer.targets.data import random_batch
 from follmer.tools.modules import ByIdentity
+
+if TYPE_CHECKING:
+    from follmer.targets.affine import Affine
 
 
 class Layout(NamedTuple):
@@ -33,7 +35,7 @@ class AbstractTarget(ByIdentity):
     data: eqx.AbstractVar[PyTree]
     num_data: eqx.AbstractVar[int | None]
     gradient_cost: eqx.AbstractVar[float]  # arithmetic operations in one gradient, about
-    affine: eqx.AbstractVar[Affine | None]  # to the target's own coordinates; None: these are they
+    affine: eqx.AbstractVar["Affine | None"]  # to the target's own coordinates; None: it has them
 
     @property
     @abc.abstractmethod
@@ -64,7 +66,7 @@ class AbstractTarget(ByIdentity):
         """What is reported at unconstrained coordinates x."""
 
     @abc.abstractmethod
-    def whitened(self, affine: Affine | None) -> "AbstractTarget":
+    def whitened(self, affine: "Affine | None") -> "AbstractTarget":
         """The same target in coordinates z, x = affine(z); None changes nothing."""
 
     @abc.abstractmethod

@@ -10,8 +10,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from follmer.errors import InputError, NonFiniteError, options_checked
+from follmer.errors import InputError, NonFiniteError
 from follmer.targets.target import LogDensity, Target, checked_result
+from follmer.tools.checks import options_checked
 
 Transform = Callable[[PyTree], PyTree]
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from follmer.errors import InputError, options_checked
+from follmer.errors import InputError
 from follmer.targets.convolutions import fast_on_cpu
 from follmer.targets.likelihoods import (
     AbstractLikelihood,
@@ -20,6 +20,7 @@ from follmer.targets.likelihoods import (
 from follmer.targets.predictive import Predictive, as_rows
 from follmer.targets.priors import Prior, as_prior
 from follmer.targets.target import Target
+from follmer.tools.checks import options_checked
 
 
 @options_checked

@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from follmer.errors import InputError, options_checked
+from follmer.errors import InputError
 from follmer.targets.abstract import AbstractTarget, Layout
 from follmer.targets.affine import Affine
 from follmer.targets.data import as_data, check_rows_alike, in_chunks, take
+from follmer.targets.density import CheckReport, missing_rows, preflight
 from follmer.targets.local import Frame, LocalLogDensity, Placement, follow, local_frame
-from follmer.targets.preflight import CheckReport, missing_rows, preflight
 from follmer.targets.rows import Rows, Tangent, flat_rows, num_rows, standardisation
 from follmer.targets.space import Space, named_leaves
 from follmer.targets.target import Target, checked_result
-from follmer.tools.checks import as_key
+from follmer.tools.checks import as_key, options_checked
 from follmer.tools.modules import replaced
 from follmer.tools.programs import compiled
 

@@ -10,17 +10,16 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from follmer.errors import InputError, options_checked
+from follmer.errors import InputError
 from follmer.targets.abstract import AbstractTarget, Layout
-from follmer.targets.affine import Affine
+from follmer.targets.affine import Affine, Whitened
 from follmer.targets.cost import Cost, cost_of
 from follmer.targets.data import as_data, check_rows_alike, joined_data, sum_over_rows
+from follmer.targets.density import CheckReport, preflight
 from follmer.targets.predictive import Predictive
-from follmer.targets.preflight import CheckReport, preflight
 from follmer.targets.source import AbstractSource
 from follmer.targets.space import Space
-from follmer.targets.whitened import Whitened
-from follmer.tools.checks import as_key
+from follmer.tools.checks import as_key, options_checked
 from follmer.tools.modules import replaced
 
 LogDensity = Callable[[PyTree], Float[Array, ""]]

@@ -1,18 +1,63 @@
 """Argument checks shared by every entry point."""
 
+import functools
+import inspect
 import math
 import numbers
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from follmer.errors import InputError, closest
+from follmer.errors import InputError, closest, unknown_option
 
 T = TypeVar("T")
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def options_checked(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Turn Python's TypeError for a wrong argument list into an InputError with a hint."""
+    signature = inspect.signature(function)
+    named = [name for name in signature.parameters if name != "self"]
+
+    @functools.wraps(function)
+    def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        unknown = [name for name in kwargs if name not in signature.parameters]
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        if unknown and not takes_any:
+            raise unknown_option(unknown[0], named)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError(
+                f"{_called(function)} cannot be called this way: {error}.",
+                hint=_HINTS.get(str(error), f"{_called(function)}{_plain(signature)}"),
+            ) from None
+        return function(*args, **kwargs)
+
+    return checked
+
+
+# What to write where Python misses an argument.
+_HINTS = {"missing a required argument: 'key'": "key=jax.random.key(0)"}
+
+
+def _plain(signature: inspect.Signature) -> inspect.Signature:
+    """The signature without self and without types, which for arrays are long."""
+    parameters = [one for one in signature.parameters.values() if one.name != "self"]
+    return signature.replace(
+        parameters=[one.replace(annotation=one.empty) for one in parameters],
+        return_annotation=signature.empty,
+    )
+
+
+def _called(function: Callable[..., Any]) -> str:
+    """The name that a user calls: a class's for its constructor."""
+    return function.__qualname__.removesuffix(".__init__")
 
 
 def as_key(key: Any) -> PRNGKeyArray:

@@ -20,6 +20,7 @@ from follmer.tools.mesh import PLACEMENT, TRACED, everywhere, traced_on
 from follmer.tools.processes import failing_together
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
 
 # Programs kept at once: each takes up to 200 of the 65 530 memory maps that Linux gives a process.
 _MOST = 128
@@ -37,7 +38,7 @@ class Program:
         functools.update_wrapper(self, function)
 
         @functools.wraps(function)
-        def on(mesh: Mesh | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def on(mesh: Mesh | None, /, *args: Any, **kwargs: Any) -> Any:
             if mesh is None:
                 return function(*args, **kwargs)
             with traced_on(mesh):
@@ -53,16 +54,22 @@ class Program:
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
         where = PLACEMENT.get()
         if where is None:
-            return self._on(None, args, kwargs)
+            return self._on(None, *args, **kwargs)
         with failing_together(where.num_processes):
-            return where.returned(self._on(where.mesh, *where.arrived((args, kwargs))))
+            args, kwargs = where.arrived((args, kwargs))
+            return where.returned(self._on(where.mesh, *args, **kwargs))
+
+    def where_it_runs(self) -> Callable[..., Any]:
+        """What a call comes to, from here on: without a mesh, the compiled function itself."""
+        is_plain = PLACEMENT.get() is None and TRACED.get() is None
+        return functools.partial(self._on, None) if is_plain else self
 
     def hlo(self, *args: Any, **kwargs: Any) -> str:
         """The text of the program that a call would run."""
         where = PLACEMENT.get()
         if where is not None:
             args, kwargs = where.arrived((args, kwargs))
-        lowered = self._on.lower(where and where.mesh, args, kwargs)  # type: ignore[attr-defined]
+        lowered = self._on.lower(where and where.mesh, *args, **kwargs)  # type: ignore[attr-defined]
         return lowered.compile().compiled.as_text()
 
     @property
@@ -80,6 +87,15 @@ def compiled(function: _Function) -> _Function:
     program: Any = Program(function)
     _COMPILED.append(program)
     return program
+
+
+def bound(function: Callable[..., _Result], *args: Any, **kwargs: Any) -> Callable[..., _Result]:
+    """The function with its first arguments, for a loop that calls it often.
+
+    Where a program runs is looked up once, here.
+    """
+    run = function.where_it_runs() if isinstance(function, Program) else function
+    return functools.partial(run, *args, **kwargs)
 
 
 def enable_compilation_cache(folder: str | Path | None = None) -> Path:

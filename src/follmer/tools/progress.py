@@ -1,6 +1,8 @@
-"""Long loops on the device, seen from the host: how much to ask for at a time, and a bar."""
+"""Long loops on the device, seen from the host: how much at a time, until when, and a bar."""
 
+import math
 import sys
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -34,6 +36,21 @@ class Pace:
             self.count = first_says(int(np.clip(wanted, 1, 4 * self.count)))
         else:
             self._compiled, self.count = True, 2
+
+
+class Deadline:
+    """A moment after which nothing new is begun; never, without a number of seconds."""
+
+    def __init__(self, seconds: float | None = None):
+        self.seconds = seconds
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
+
+    def __call__(self) -> bool:
+        """Whether the time is up."""
+        return self.seconds is not None and first_says(time.monotonic() >= self._end)
+
+
+NEVER = Deadline()
 
 
 class Telling:

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer import metrics
-from follmer.errors import InputError, options_checked
+from follmer.errors import InputError
 from follmer.targets import StructuredTarget
 from follmer.targets.data import first_place
-from follmer.tools.checks import as_key, positive_int
+from follmer.tools.checks import as_key, options_checked, positive_int
 
 # Abundances of 32-bit numbers sum to one this nearly.
 _TOLERANCE = 1e-4

@@ -17,7 +17,7 @@ from follmer.baselines import PolynomialDecay
 from follmer.fitting.fit import PAPER
 from follmer.fitting.request import as_schedule
 from follmer.fitting.training import train_briefly
-from follmer.judging.examination import predictions_audited
+from follmer.judging.audit import predictions_audited
 from follmer.mcmc.ensembles import Ensemble, Schedule, point_estimates, run_ensemble
 from follmer.nsfs import NSFS
 from follmer.paper.experiments.experiment import Method, baseline

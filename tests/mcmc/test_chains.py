@@ -1,4 +1,4 @@
-"""Moves that leave a target as it is."""
+"""Moves that leave a target as it is; whether groups of chains agree."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 from follmer import Target
-from follmer.mcmc.hmc import MOVES_PER_CALL, Wide, advance, as_chains
+from follmer.mcmc.chains import MOVES_PER_CALL, Wide, advance, as_chains, nested_rhat
 from follmer.targets import Density
 
 DIM = 2
@@ -76,3 +76,21 @@ def test_every_place_on_the_way_is_told():
     assert found.places.shape == (MOVES_PER_CALL, 8, DIM)
     np.testing.assert_array_equal(found.places[-1], found.chains.x)
     np.testing.assert_allclose(found.gradients, -found.places, atol=1e-5)
+
+
+def test_nested_rhat_is_one_for_chains_of_one_distribution():
+    values = np.random.default_rng(0).normal(size=(8, 500, 20))
+    # Between four groups of two chains: the variance of a mean is 1/1000.
+    assert np.max(nested_rhat(values, 4)) < 1.005
+
+
+def test_nested_rhat_sees_groups_apart_and_noise_hides_what_is_small():
+    values = np.random.default_rng(0).normal(size=(4, 500, 1))
+    values[2:] += 2.0
+    # Group means 0 and 2 have variance 2, beside 1 inside.
+    assert nested_rhat(values, 2)[0] == pytest.approx(3**0.5, rel=0.1)
+    assert nested_rhat(values, 2, noise=99.0)[0] == pytest.approx(1.02**0.5, rel=0.01)
+
+
+def test_groups_that_never_vary_agree():
+    assert nested_rhat(np.zeros((4, 10, 1)), 2)[0] == 1.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from follmer.judging import compare_answers
-from follmer.judging.answers import moments, scalars, spread_errors
+from follmer.judging.weights import moments, scalars, spread_errors
 
 
 @pytest.fixture
