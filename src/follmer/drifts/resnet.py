@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from follmer.drifts.stack import zero_linear
+from follmer.drifts.stack import softplus, zero_linear
 from follmer.errors import InputError
 
 
@@ -29,9 +29,9 @@ class Block(eqx.Module):
         self.inner = tuple(eqx.nn.Linear(width, width, key=one) for one in keys[1:])
 
     def __call__(self, h: Float[Array, " in"]) -> Float[Array, " both"]:
-        first = h = jax.nn.softplus(self.first(h))
+        first = h = softplus(self.first(h))
         for layer in self.inner:
-            h = jax.nn.softplus(layer(h))
+            h = softplus(layer(h))
         return jnp.concatenate([first, h])
 
 
@@ -60,5 +60,5 @@ class ResNet(eqx.Module):
         h = x
         for block in self.blocks:
             h = block(h)
-        time = jax.nn.softplus(self.time(sinusoids(t, self.embedding_size)))
+        time = softplus(self.time(sinusoids(t, self.embedding_size)))
         return self.last(jnp.concatenate([h, time]))
