@@ -9,7 +9,8 @@ from jax.scipy.stats import norm
 from follmer import Target
 from follmer.mcmc.chains import GROUP_SIZE, NUM_GROUPS, covariance_factor, worst_rhat
 from follmer.mcmc.modes import find_modes
-from follmer.mcmc.population import Population, populate
+from follmer.mcmc.population import Population, fitted_proposal, fitted_site, populate
+from follmer.mcmc.products import Product
 from follmer.targets import Density
 
 GROUP = np.repeat(np.arange(NUM_GROUPS), GROUP_SIZE)
@@ -48,6 +49,27 @@ def test_far_modes_have_their_masses(key):
     assert abs(found.log_evidence) < 0.03
     x = found.draws(4096, np.random.default_rng(0), held_out=True)
     assert abs(np.mean(x[:, 0] < 0) - share[0]) < 4 * np.sqrt(0.16 / 4096)
+
+
+def test_wells_in_many_dimensions_are_told_from_one_gaussian(key):
+    """Too many for components of their own: one Gaussian is all that a mixture makes of them."""
+    dim, rng = 24, np.random.default_rng(0)
+    grid = np.linspace(-4.0, 4.0, 20_001)
+    chances = np.exp(-((grid**2 - 2.0) ** 2))
+    exact = rng.choice(grid, (64, NUM_GROUPS * GROUP_SIZE, dim), p=chances / chances.sum())
+    density = Density(Target(lambda x: -jnp.sum((x**2 - 2.0) ** 2), like=jnp.zeros(dim)))
+    gradients = density(exact.reshape(-1, dim))[1].reshape(exact.shape)
+    site = fitted_site(exact, gradients, 1.0, rng)
+    assert len(site.mixture.shares) == 1
+    found = fitted_proposal(density, [site], np.ones(1), rng)
+    assert isinstance(found, Product)
+    x = found.draw(4096, rng)
+    logs = density.values(x) - found.log_density(x)
+    log_evidence = dim * np.log(chances.sum() * (grid[1] - grid[0]))
+    ess = np.mean(np.exp(logs - logs.max())) ** 2 / np.mean(np.exp(2 * (logs - logs.max())))
+    assert ess > 0.5
+    error = np.sqrt((1.0 / ess - 1.0) / len(x))
+    assert abs(np.logaddexp.reduce(logs) - np.log(len(x)) - log_evidence) < 4 * error
 
 
 def test_mass_away_from_the_mode_is_found(key):

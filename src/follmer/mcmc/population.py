@@ -47,8 +47,9 @@ _CHEAP, _NUM_IMPROVING = 1e6, 4096
 # Operations that a round of importance sampling may take (a fraction of a second), and its draws at
 # least.
 _ROUND_BUDGET, _FEWEST_DRAWS = 1e9, 2048
-# Nats by which log weights vary up to which no other density is looked for (ESS 96 %).
-_EVEN = 0.2
+# Nats by which log weights vary up to which no other density is looked for: than a mixture (ESS
+# 96 %), and than one Gaussian, which is cheap and smooth.
+_EVEN, _EVEN_OF_ONE = 0.2, 1.0
 
 Proposal = Mixture | Product
 
@@ -209,9 +210,11 @@ def fitted_proposal(
     if cheap:
         most = _MOST_COMPONENTS
         mixture = reweighed(mixture, density.values, chains, judges, rng, most, draws)
-    if density.dim == 1 or len(mixture.shares) == 1:
+    is_one = len(mixture.shares) == 1
+    if density.dim == 1 or (is_one and not cheap):
         return mixture
-    if cheap and np.std(density.values(judges) - mixture.log_density(judges)) < _EVEN:
+    even = _EVEN_OF_ONE if is_one else _EVEN
+    if cheap and np.std(density.values(judges) - mixture.log_density(judges)) < even:
         return mixture
     product = fit_product(chains, judges, rng)
     if cheap:
