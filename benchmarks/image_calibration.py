@@ -63,9 +63,9 @@ def under_fan_in(target: Target, name: str, scale: float) -> Target:
 
 
 def logs_of(target: Target, draws: np.ndarray, x: np.ndarray) -> Float[np.ndarray, "d rows k"]:
-    draws = jnp.asarray(draws)
+    places = jnp.asarray(draws)
     parts = [
-        log_probabilities(target, draws, jnp.asarray(x[at : at + AT_ONCE]))
+        log_probabilities(target, places, jnp.asarray(x[at : at + AT_ONCE]))
         for at in range(0, len(x), AT_ONCE)
     ]
     return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
