@@ -1,12 +1,12 @@
 """How sure averages of an image's networks are, and which power would make them calibrated.
 
-    python -m benchmarks.image_calibration [cifar10|mnist] [--scales 2]
+    python -m benchmarks.image_calibration [cifar10|mnist] [--scales 1 2 4] [--chains]
 
-One ensemble of the library's schedule, judged by training rows that are left out: descents, chains
-from their ends, and flows along these of each form; then descents under fan-in priors. For each,
-the power of the averaged class probabilities under which the rows left out are the most likely, and
-the power that training rows would choose: by PSIS-LOO where there are draws enough. No test row is
-looked at.
+Descents of the library's schedule, under prior sd 1 and under fan-in priors of each scale, judged
+by training rows that are left out; with --chains, chains from their ends too, and flows along these
+of each form. For each, the power of the averaged class probabilities under which the rows left out
+are the most likely, and the power that training rows would choose: by PSIS-LOO where there are
+draws enough. No test row is looked at.
 """
 
 import argparse
@@ -106,18 +106,10 @@ def told(
     print(f"{name:>18} " + " ".join(f"{number:8.4f}" for number in found), flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", nargs="?", choices=list(NETWORKS), default="cifar10")
-    parser.add_argument("--scales", type=float, nargs="*", default=[2.0])
-    options = parser.parse_args()
-    target, x, y = split(options.name)
-    schedule, key = schedule_for(target), jax.random.key(1)
-    print(f"commit {commit()}: {options.name}, {LEFT_OUT} training rows left out")
-    print(f"{'':>18} accuracy      ECE    Gibbs      LPD    power      ECE      LPD  by training")
-    points = point_estimates(target, schedule, key)[0]
-    told("points", target, np.asarray(points), x, y, few=True)
-    chains = run_ensemble(target, schedule, key, points=points, progress=False).draws
+def told_of_chains(
+    target: Target, chains: np.ndarray, key: jax.Array, x: np.ndarray, y: np.ndarray
+) -> None:
+    """Rows of the chains' states, and of flows along them of each form."""
     chosen = np.linspace(0, chains.shape[1] - 1, -(-DRAWS // len(chains))).astype(int)
     told("ensemble", target, chains[:, chosen].reshape(-1, target.dim), x, y, few=False)
     floor = flow_floor(target, chains)
@@ -125,10 +117,27 @@ def main() -> None:
         flow = along_chains(target, chains, size, width, floor)
         draws, _ = flow.sample(DRAWS, named_key(key, "draws"), None, progress=False)
         told(f"flow, {size} × {width}", target, np.asarray(draws), x, y, few=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="?", choices=list(NETWORKS), default="cifar10")
+    parser.add_argument("--scales", type=float, nargs="*", default=[])
+    parser.add_argument("--chains", action="store_true")
+    options = parser.parse_args()
+    target, x, y = split(options.name)
+    schedule, key = schedule_for(target), jax.random.key(1)
+    print(f"commit {commit()}: {options.name}, {LEFT_OUT} training rows left out")
+    print(f"{'':>18} accuracy      ECE    Gibbs      LPD    power      ECE      LPD  by training")
+    points = point_estimates(target, schedule, key)[0]
+    told("points", target, np.asarray(points), x, y, few=True)
     for scale in options.scales:
         other = under_fan_in(target, options.name, scale)
-        points = point_estimates(other, schedule, key)[0]
-        told(f"points, fan-in {scale:g}", other, np.asarray(points), x, y, few=True)
+        found = point_estimates(other, schedule, key)[0]
+        told(f"points, fan-in {scale:g}", other, np.asarray(found), x, y, few=True)
+    if options.chains:
+        chains = run_ensemble(target, schedule, key, points=points, progress=False).draws
+        told_of_chains(target, chains, key, x, y)
 
 
 if __name__ == "__main__":

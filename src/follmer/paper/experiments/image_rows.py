@@ -50,20 +50,20 @@ _STL_PATHS, _STL_BATCH, _STL_ITERATIONS, _STL_RATE = 8, 128, 1500, 0.05
 _DRAWS, _DRAWS_AT_ONCE = 100, 20
 
 
-def auto_rows(tiny: bool, network: LeNet, power: float, sgld_a: float) -> dict[str, Method]:
-    """The rows of the library's own way; `power` calibrates class probabilities."""
+def auto_rows(
+    tiny: bool, network: LeNet, sgld_a: float, power: float | None = None
+) -> dict[str, Method]:
+    """The rows of the library's own way; a calibrated one where a power is known."""
     makers: dict[str, Callable[[_Asked], Posterior]] = {
         "points": _points,
         "points_fan_in": functools.partial(_points_fan_in, network=network),
         "ensemble": _ensemble,
         "n_sfs": _n_sfs,
-        "n_sfs_calibrated": functools.partial(_calibrated, power=power),
         "ensemble_cold": _cold,
         "n_sfs_stl": _stl,
     }
     settings: dict[str, dict[str, Any]] = {name: {} for name in makers}
     settings["points_fan_in"]["prior"] = f"fan-in, scale {_FAN_IN:g}"
-    settings["n_sfs_calibrated"]["power"] = power
     settings["ensemble_cold"]["temperature"] = TEMPERATURE
     settings["n_sfs_stl"] = {"objective": "stl", "num_iterations": _STL_ITERATIONS}
     found = {
@@ -72,6 +72,9 @@ def auto_rows(tiny: bool, network: LeNet, power: float, sgld_a: float) -> dict[s
         )
         for name, make in makers.items()
     }
+    if power is not None:
+        make = functools.partial(_calibrated, power=power)
+        found["n_sfs_calibrated"] = Method(_sharing(make, tiny), {"power": power}, shares=True)
     return {**found, **_baselines(tiny, sgld_a)}
 
 

@@ -22,9 +22,6 @@ from follmer.paper.experiments.images import (
 from follmer.paper.experiments.lenet import digits_network
 
 PLAIN, ROTATED = "test set", "rotated by up to 30°"
-# The power of the calibrated row's class probabilities: the one under which 5000 training rows that
-# are left out are the most likely (`python -m benchmarks.image_calibration mnist`).
-_POWER = 1.0
 # Angles of the figure, and images that are turned by each.
 _DEGREES = np.arange(0, 91, 15)
 _TURNED = 500
@@ -40,7 +37,7 @@ def cases(seed: int, tiny: bool) -> Iterator[Case]:
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
     if preset == "auto":
-        return auto_rows(tiny, digits_network(jax.random.key(0), tiny), _POWER, sgld_a=7e-5)
+        return auto_rows(tiny, digits_network(jax.random.key(0), tiny), sgld_a=7e-5)
     return paper_rows(tiny, drift="resnet", gamma=0.1**2, sgld_a=7e-5)
 
 
