@@ -35,12 +35,14 @@ class Method(NamedTuple):
 # The colours of Okabe and Ito, which colour-blind people tell apart.
 METHODS = {
     "n_sfs": Method("N-SFS", "#0072b2"),
+    "n_sfs_calibrated": Method("N-SFS, calibrated", "#332288"),
     "n_sfs_stl": Method("N-SFS (STL)", "#56b4e9"),
     "n_sfs_decoupled": Method("N-SFS, decoupled", "#6a51a3"),
     "mc_sfs": Method("MC-SFS", "#009e73"),
     "ensemble": Method("ensemble of chains", "#117733"),
     "ensemble_cold": Method("ensemble, temperature 0.1", "#44aa99"),
     "points": Method("points, averaged", "#882255"),
+    "points_fan_in": Method("points, fan-in prior", "#aa4499"),
     "sgld": Method("SGLD", "#d55e00"),
     "sgd": Method("SGD", "#e69f00"),
     "nuts": Method("NUTS", "#cc79a7"),

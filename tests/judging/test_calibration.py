@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from follmer.judging.calibration import log_sharpening, pool_levels, sharpness_of
+from follmer.judging.calibration import (
+    log_sharpening,
+    pool_levels,
+    power_of,
+    powered,
+    sharpness_of,
+)
 
 COUNT = 4000
 
@@ -54,3 +60,17 @@ def test_a_sharpened_density_is_that_of_its_levels():
     found = log_sharpening(jnp.asarray(levels), jnp.asarray(1.3))
     np.testing.assert_allclose(found, stats.beta(1.3, 1.3).logpdf(levels), atol=1e-4)
     np.testing.assert_allclose(pool_levels(stats.beta(1.3, 1.3).cdf(levels), 1.3), levels)
+
+
+@pytest.mark.parametrize("power", [0.7, 1.0, 1.5])
+def test_the_power_of_class_probabilities_is_that_of_the_labels(power):
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet(np.ones(5), COUNT)
+    labels = np.array([rng.choice(5, p=row) for row in true])
+    told = np.asarray(powered(true, 1.0 / power))
+    np.testing.assert_allclose(told.sum(axis=1), 1.0, rtol=1e-5)
+    # The information of one row on ln power: the variance of ln p under p, averaged over rows.
+    logs = np.log(true)
+    variance = np.sum(true * logs**2, axis=1) - np.sum(true * logs, axis=1) ** 2
+    error = power / np.sqrt(np.sum(variance))
+    assert power_of(told, labels) == pytest.approx(power, abs=4 * error)

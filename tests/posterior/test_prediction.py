@@ -167,6 +167,23 @@ def test_class_probabilities_are_the_mean_of_the_softmax(key):
     np.testing.assert_allclose(found.probabilities.sum(-1), 1.0, rtol=1e-5)
 
 
+def test_class_probabilities_are_sharpened_by_a_power(key):
+    target = regression("categorical", np.digitize(Y, [-1, 0]), (2, 3))
+    draws = np.random.default_rng(1).normal(size=(4, 100, 6))
+    audit = audit_predictions(target, draws, key)._replace(sharpness=1.5)
+    posterior = posterior_of(target, np.zeros(6), np.eye(6)).with_audit(audit)
+    ask = {"key": key, "num_samples": 100, "y": np.arange(11) % 3}
+    plain, sharper = (posterior.predict(NEW, **ask, calibrated=one) for one in (False, True))
+    raised = np.asarray(plain.probabilities) ** 1.5
+    raised /= raised.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(sharper.probabilities, raised, atol=1e-6)
+    own = np.log(raised[np.arange(11), ask["y"]])
+    np.testing.assert_allclose(sharper.log_predictive_density, own, atol=1e-5)
+    np.testing.assert_array_equal(sharper.gibbs_log_likelihood, plain.gibbs_log_likelihood)
+    without = posterior.predict(NEW, key=key, num_samples=100)
+    np.testing.assert_allclose(without.probabilities, raised, atol=1e-6)
+
+
 def test_quantiles_of_counts_are_those_of_the_mixture(key):
     target = regression("poisson", np.round(np.exp(Y)))
     posterior = posterior_of(target, np.array([0.5, 1.0]), 0.1 * np.eye(2))

@@ -11,7 +11,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PyTree
 
 from follmer.errors import InputError
-from follmer.judging.calibration import log_sharpening, pool_levels
+from follmer.judging.calibration import log_sharpening, pool_levels, powered
 from follmer.targets import Predictive, Target
 from follmer.targets.predictive import as_rows
 from follmer.tools.checks import fraction, positive_int
@@ -145,9 +145,26 @@ def _answer_at_once(
     if y is not None:
         log_prob = each("log_prob", y)
         density, gibbs = logsumexp(log_weights[:, None] + log_prob, 0), average(log_prob)
-        if sharpness is not None:
-            density += log_sharpening(cdf(jnp.asarray(y)), jnp.asarray(sharpness))
-    return Prediction(mean, sd, quantiles, average(each("probabilities")), density, gibbs)
+    probabilities = average(each("probabilities"))
+    if sharpness is not None:
+        probabilities, density = _sharpened(
+            probabilities, density, lambda: cdf(jnp.asarray(y)), jnp.asarray(sharpness)
+        )
+    return Prediction(mean, sd, quantiles, probabilities, density, gibbs)
+
+
+def _sharpened(
+    probabilities: Float[Array, "rows classes"] | None,
+    density: Float[Array, " rows"] | None,
+    own: Callable[[], Array],
+    sharpness: Float[Array, ""],
+) -> tuple[Float[Array, "rows classes"] | None, Float[Array, " rows"] | None]:
+    """The pool's class probabilities and log density, sharpened; `own` is the pool's cdf at y."""
+    if probabilities is None:
+        return None, None if density is None else density + log_sharpening(own(), sharpness)
+    if density is not None:
+        density = sharpness * density - jnp.log(jnp.sum(probabilities**sharpness, axis=-1))
+    return powered(probabilities, sharpness), density
 
 
 def _quantile(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from follmer.paper.experiments import weight_marginals
+from follmer.paper.experiments import cifar10, mnist, weight_marginals
 from follmer.paper.experiments.images import angles_of_test, entropy, rotated
 from follmer.paper.experiments.lenet import digits_network, photographs_network
 from follmer.paper.experiments.parts import Parts
@@ -72,6 +72,15 @@ def test_parts_are_made_once_for_a_target_and_their_seconds_are_told():
 def test_rotated_digits_stand_beside_the_papers_own_numbers():
     assert published("mnist", "rotated by up to 30°")["n_sfs"]["accuracy"].mean == 0.9479
     assert published("mnist", "test set")["n_sfs"]["accuracy"].mean == 0.9889
+
+
+def test_rows_of_other_models_and_calibrated_ones_say_so():
+    rows = cifar10.methods("auto", True)
+    assert rows["n_sfs_calibrated"].settings == {"power": 1.3}
+    assert rows["points_fan_in"].settings == {"prior": "fan-in, scale 2"}
+    assert rows["points"].num_samples == rows["points_fan_in"].num_samples == 8
+    # No power was measured for digits.
+    assert rows.keys() - mnist.methods("auto", True).keys() == {"n_sfs_calibrated"}
 
 
 def test_how_much_wider_is_told_as_a_number():

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 PRESETS = ("auto", "paper")
 METHODS = (
     "n_sfs",
+    "n_sfs_calibrated",
     "n_sfs_stl",
     "n_sfs_decoupled",
     "mc_sfs",
     "ensemble",
     "ensemble_cold",
     "points",
+    "points_fan_in",
     "sgld",
     "sgd",
     "nuts",

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterator, Sequence
 
+import jax
 import numpy as np
 
 from follmer import plots
@@ -18,6 +19,7 @@ from follmer.paper.experiments.images import (
     most_uncertain,
     rotated,
 )
+from follmer.paper.experiments.lenet import digits_network
 
 PLAIN, ROTATED = "test set", "rotated by up to 30°"
 # Angles of the figure, and images that are turned by each.
@@ -35,7 +37,7 @@ def cases(seed: int, tiny: bool) -> Iterator[Case]:
 
 def methods(preset: str, tiny: bool) -> dict[str, Method]:
     if preset == "auto":
-        return auto_rows(tiny, sgld_a=7e-5)
+        return auto_rows(tiny, digits_network(jax.random.key(0), tiny), sgld_a=7e-5)
     return paper_rows(tiny, drift="resnet", gamma=0.1**2, sgld_a=7e-5)
 
 

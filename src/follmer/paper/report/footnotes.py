@@ -31,9 +31,13 @@ _FLOOR = (
 _IMAGES = (
     _SGLD_WITHOUT_NOISE,
     _FLOOR,
-    "All rows but one have the paper's model: prior sd 1, likelihood at temperature 1, no "
+    "All rows but two have the paper's model: prior sd 1, likelihood at temperature 1, no "
     "augmented data. The cold ensemble samples the density to the power 10, which is not the "
-    "posterior.",
+    "posterior. Points under the fan-in prior have another model: weights of sd 2 over the root of "
+    "a unit's number of inputs, biases of sd 2.",
+    "The calibrated N-SFS is N-SFS with its averaged class probabilities raised to a power: the "
+    "one under which training rows that were left out of another run are the most likely. Neither "
+    "the power nor the scale of the fan-in prior was chosen by test rows.",
     "Points are 8 independent descents by Adam, averaged. The ensemble has a chain of "
     "stochastic-gradient Hamiltonian dynamics from each: approximate, for nothing corrects for "
     "the batches' noise, and chains of some thousand steps do not reach equilibrium. N-SFS is the "
