@@ -25,7 +25,6 @@ PAGE, WORDS = DOCS / "benchmarks.md", DOCS / "benchmarks_words.md"
 _MARK = "<!-- records: "
 _KINDS: dict[str, Any] = {
     "verdicts": (VerdictRecord, verdict_table),
-    "verdicts_seed7": (VerdictRecord, verdict_table),
     "posteriordb": (PosteriordbRecord, table),
     "networks": (NetworkRecord, networks_table),
     "networks_large": (NetworkRecord, networks_table),
