@@ -67,6 +67,13 @@ BY_AUDIT = {
     "shifted": ({"mean_shift": 0.41}, DO_NOT_USE, "hardly reaches"),
     "shifted by chance": ({"mean_shift": 0.39}, TRUSTWORTHY, "used as they are"),
     "shift unknown": ({"mean_shift": NAN}, DO_NOT_USE, "hardly reaches"),
+    "shares of modes": ({"mean_shift": 0.5, "num_sites": 2}, TRUSTWORTHY, "as they are"),
+    "shares unknown": ({"mean_shift": NAN, "num_sites": 2}, DO_NOT_USE, "hardly reaches"),
+    "shares, bounds apart": (
+        {"mean_shift": 0.5, "num_sites": 2, "eubo": 0.06},
+        DO_NOT_USE,
+        "hardly reaches",
+    ),
     "missed mode": ({"missed_modes": 2}, DO_NOT_USE, r"modes that no draw visits \(2\).*explore"),
     "chains disagree": ({"rhat": 1.11}, NO_PROOF, "do not agree with each other"),
     "chains between modes disagree": ({"rhat": 1.2, "num_sites": 2}, TRUSTWORTHY, "as they are"),

@@ -174,15 +174,16 @@ def _doubt(found: Diagnostics, audit: Audit, limits: Limits) -> Judgement | None
             "precondition='explore', or 'auto'"
         )
     gap = audit.eubo - found.log_evidence
+    # Chains between modes that touch disagree about shares, which even weights have settled.
+    settled = audit.num_sites > 1 and _is_even(found, limits) and _is_close(found, audit, limits)
     # What is not a number is not trusted.
-    shifted = not audit.mean_shift <= 4.0 * audit.mean_shift_noise
+    most = np.finfo(float).max if settled else 4.0 * audit.mean_shift_noise
+    shifted = not audit.mean_shift <= most
     if not np.isfinite(gap) or gap - 2.0 * audit.eubo_se > limits.far or shifted:
         return _refuse(
             "Markov chains find mass that the process hardly reaches: train longer "
             "(num_iterations=) or precondition='explore'"
         )
-    # Chains between modes that touch disagree about shares, which even weights have settled.
-    settled = audit.num_sites > 1 and _is_even(found, limits) and _is_close(found, audit, limits)
     if not (audit.rhat <= limits.disagree or settled):
         return _unproven(
             "the Markov chains that the draws are compared with do not agree with each other: "
