@@ -43,15 +43,15 @@ def diagnose(log_weights: ArrayLike, eubo: float = float("nan")) -> Diagnostics:
         # Of the typical draw's weight nothing is smoothed: what it lost is ln of the sum.
         typical = np.argsort(log_weights)[log_weights.size // 2]
         log_sum = log_weights[typical] - smoothed[typical]
-    log_evidence = log_sum - np.log(log_weights.size)
-    sound = smoothed if np.isfinite(log_evidence) else log_weights
+    log_evidence = float(log_sum - np.log(log_weights.size))
+    if not np.isfinite(log_evidence):
+        log_evidence, smoothed = log_mean_weight(log_weights), log_weights
+    # Delta method: var(w)/mean(w)² = 1/ess − 1.
+    variance = max(1.0 / ess_fraction(smoothed) - 1.0, 0.0)
     return Diagnostics(
         elbo=elbo,
-        log_evidence=float(log_evidence) if sound is smoothed else log_mean_weight(log_weights),
-        # Delta method: var(w)/mean(w)² = 1/ess − 1.
-        log_evidence_se=float(
-            np.sqrt(max(1.0 / ess_fraction(sound) - 1.0, 0.0) / max(log_weights.size - 1, 1))
-        ),
+        log_evidence=log_evidence,
+        log_evidence_se=float(np.sqrt(variance / max(log_weights.size - 1, 1))),
         ess_fraction=ess_fraction(log_weights),
         khat=khat,
         eubo=eubo,

@@ -136,16 +136,21 @@ class _Found:
         self.num_climbs = 0
 
     @property
+    def hold_mass(self) -> Bool[np.ndarray, " modes"]:
+        """Which modes may."""
+        return _may_hold_mass(self.log_density, self.gaussians)
+
+    @property
     def is_one(self) -> bool:
         """Whether one mode alone may hold mass."""
-        return int(_may_hold_mass(self.log_density, self.gaussians).sum()) == 1
+        return int(self.hold_mass.sum()) == 1
 
     @property
     def may_miss_some(self) -> bool:
         """Whether climbs should go on, where there is a mode at all."""
-        if len(self.x) == 0 or self.is_one:
-            return len(self.x) > 0
-        some, num_visits = _may_hold_mass(self.log_density, self.gaussians), int(self.visits.sum())
+        some, num_visits = self.hold_mass, int(self.visits.sum())
+        if some.sum() < 2:
+            return bool(some.any())
         visits, found_after = self.visits[some], self.found_after[some]
         return not _has_seen_all(visits, found_after, num_visits, self.num_climbs, _UNSEEN)
 
@@ -237,7 +242,7 @@ class _Found:
         if self.are_countless:
             kept, gaussians = np.ones(len(self.x), bool), self.gaussians[:1]
         else:
-            kept = _may_hold_mass(self.log_density, self.gaussians)
+            kept = self.hold_mass
             gaussians = tuple(self.gaussians[i] for i in np.flatnonzero(kept))
         parts = (self.x[kept], self.log_density[kept], gaussians, self.num_climbs, farthest)
         told = (self.visits[kept], self.found_after[kept])
