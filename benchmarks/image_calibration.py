@@ -16,40 +16,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.image_chains import AT_ONCE, log_probabilities
+from benchmarks.image_chains import AT_ONCE, LEFT_OUT, NETWORKS, log_probabilities, split
 from follmer import Target, from_network, metrics, priors
 from follmer.judging.calibration import power_of, powered
 from follmer.judging.predictions import psis_loo
 from follmer.mcmc.ensembles import point_estimates, run_ensemble
-from follmer.paper.experiments.images import digits, photographs
-from follmer.paper.experiments.lenet import digits_network, photographs_network
 from follmer.plans.ensemble import schedule_for
 from follmer.plans.fresh_draws import _FORMS, flow_floor
 from follmer.posterior.along_chains import along_chains
 from follmer.tools.keys import named_key
 from follmer.tools.tables import commit
 
-NETWORKS = {"mnist": (digits, digits_network), "cifar10": (photographs, photographs_network)}
-# Rows that are left out, and training rows that are asked for a power.
-LEFT_OUT, TRAINING = 5000, 1000
+# Training rows that are asked for a power.
+TRAINING = 1000
 # Draws that are averaged: as many as the images' rows have.
 DRAWS = 100
-
-
-def split(name: str) -> tuple[Target, np.ndarray, np.ndarray]:
-    """The posterior of most training rows, and the others."""
-    load, network = NETWORKS[name]
-    data = load(False).target.data
-    x, y = np.asarray(data["x"]), np.asarray(data["y"])
-    rows = np.random.default_rng(7).permutation(len(y))
-    out, kept = rows[:LEFT_OUT], rows[LEFT_OUT:]
-    target = from_network(
-        network(jax.random.key(0), False),
-        data=(x[kept], y[kept]),
-        likelihood="categorical",
-        prior=priors.Normal(1.0),
-    )
-    return target, x[out], y[out]
 
 
 def under_fan_in(target: Target, name: str, scale: float) -> Target:

@@ -15,13 +15,14 @@ import numpy as np
 from follmer import Target, from_network, metrics, priors
 from follmer.mcmc import stochastic
 from follmer.mcmc.ensembles import point_estimates
-from follmer.paper.experiments.images import photographs
-from follmer.paper.experiments.lenet import photographs_network
+from follmer.paper.experiments.images import digits, photographs
+from follmer.paper.experiments.lenet import digits_network, photographs_network
 from follmer.plans.ensemble import schedule_for
 from follmer.tools.keys import key_rows
 from follmer.tools.programs import compiled
 from follmer.tools.tables import commit
 
+NETWORKS = {"mnist": (digits, digits_network), "cifar10": (photographs, photographs_network)}
 # Training rows that are left out, and those of them that are predicted at once.
 LEFT_OUT, AT_ONCE = 5000, 500
 # Rates of chains, over the number of rows; the friction is that of the library's chains.
@@ -30,14 +31,15 @@ RATES, FRICTION = (3e-3, 7e-4), 0.05
 STATES = 8
 
 
-def split() -> tuple[Target, np.ndarray, np.ndarray]:
+def split(name: str) -> tuple[Target, np.ndarray, np.ndarray]:
     """The posterior of most training rows, and the others."""
-    data = photographs(False).target.data
+    load, network = NETWORKS[name]
+    data = load(False).target.data
     x, y = np.asarray(data["x"]), np.asarray(data["y"])
     rows = np.random.default_rng(7).permutation(len(y))
     out, kept = rows[:LEFT_OUT], rows[LEFT_OUT:]
     target = from_network(
-        photographs_network(jax.random.key(0), False),
+        network(jax.random.key(0), False),
         data=(x[kept], y[kept]),
         likelihood="categorical",
         prior=priors.Normal(1.0),
@@ -96,7 +98,7 @@ def main() -> None:
     parser.add_argument("--descents", type=int, nargs="+", default=[5000, 9000])
     parser.add_argument("--steps", type=int, default=1500)
     options = parser.parse_args()
-    target, x, y = split()
+    target, x, y = split("cifar10")
     usual = schedule_for(target)._replace(num_members=options.members)
     batch = usual.batch_size
     assert batch is not None
