@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 from follmer import Target
-from follmer.mcmc.modes import find_modes
+from follmer.mcmc.modes import _Found, find_modes
 from follmer.targets import Density
 
 
@@ -95,7 +95,7 @@ def test_modes_far_from_all_that_were_found_first_are_found(key):
         logs = -0.5 * jnp.sum((x - centres) ** 2, axis=1) / widths**2 - 5 * jnp.log(widths)
         return jax.nn.logsumexp(logs)
 
-    assert len(search(uneven, 5, key).x) == 4
+    assert len(search(uneven, 5, key, num_screened=16384).x) == 4
 
 
 def test_one_mode_is_not_believed_to_be_the_only_one_too_soon(key):
@@ -107,6 +107,36 @@ def test_one_mode_is_not_believed_to_be_the_only_one_too_soon(key):
 
     assert len(search(uneven, 4, key).x) == 1
     assert len(search(uneven, 4, key, climbs_to_one=512).x) == 2
+
+
+@pytest.mark.parametrize(("dim", "wide"), [(3, 8.0), (4, 4.0)])
+def test_a_narrow_mode_far_from_a_wide_one_shows_by_its_slopes(key, dim, wide):
+    """It holds most of the mass, and its basin is met by one random start of 10⁴ or so."""
+
+    def uneven(x):
+        narrow = 2.0 - 0.5 * jnp.sum((x - 70.0 / np.sqrt(dim)) ** 2)
+        return jnp.logaddexp(narrow, -0.5 * jnp.sum(x**2) / wide**2 - dim * jnp.log(wide))
+
+    assert len(search(uneven, dim, key, climbs_to_one=256).x) == 1
+    assert len(search(uneven, dim, key, climbs_to_one=256, num_screened=16384).x) == 2
+
+
+def test_points_from_where_a_gaussian_is_seen_are_explained(key):
+    """On either side of a ridge that divides two modes, those nearer the unknown one come first."""
+
+    def known(x):
+        return -0.5 * jnp.sum((x / jnp.array([1.0, 5.0])) ** 2)
+
+    def both(x):
+        return jnp.logaddexp(known(x), -0.5 * jnp.sum((x - 40.0) ** 2))
+
+    found = _Found(Density(Target(both, like=jnp.zeros(2))))
+    found.add(np.zeros((1, 2)))
+    x = np.random.default_rng(0).uniform(-60.0, 60.0, (1000, 2))
+    nearer = np.asarray(jax.vmap(lambda x: both(x) - known(x) > 1.0)(x))
+    assert 50 < nearer.sum() < 500
+    chosen = {tuple(one) for one in found.least_explained(x, int(nearer.sum()))}
+    assert chosen == {tuple(one) for one in x[nearer]}
 
 
 def test_climbs_that_a_bent_ridge_stops_are_no_modes(key):

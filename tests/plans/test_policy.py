@@ -12,16 +12,29 @@ CALL = 5120  # gradients in one call of the chains
 @pytest.mark.parametrize(
     ("dim", "cost", "climbs"),
     [
-        (2, 50.0, (64, 512, 32768)),  # cheap: all starts
+        (2, 50.0, (64, 256, 32768)),  # cheap: all starts
         (2, 1e5, (64, 100, 500)),  # 4e9 operations to one mode, for climbs of 400 gradients
         (2, 2e6, (25, 25, 25)),  # 2e10 operations for all
         (2, 1e9, (1, 1, 1)),  # never fewer than one
-        (200, 50.0, (64, 512, 32768)),  # up to max_explored
+        (200, 50.0, (64, 256, 32768)),  # up to max_explored
         (201, 50.0, (1, 1, 1)),  # beyond, one
     ],
 )
 def test_climbs(dim, cost, climbs):
     assert POLICY.num_climbs(dim, cost) == climbs
+
+
+@pytest.mark.parametrize(
+    ("dim", "cost", "points"),
+    [
+        (2, 50.0, 16384),  # cheap: the most
+        (2, 1e5, 9996),  # 1e9 operations
+        (200, 50.0, 3124),  # of which a product with a dense root takes most
+        (2, 1e9, 0),  # too few to choose from: none are screened
+    ],
+)
+def test_screened(dim, cost, points):
+    assert POLICY.num_screened(dim, cost) == points
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from follmer.mcmc.climbs import NEARLY, ROUGHLY, Ends, climb, climbed
 from follmer.mcmc.curvature import coordinate_widths, gaussian_at
-from follmer.mcmc.mixtures import Mixture
+from follmer.mcmc.mixtures import Mixture, safe_cholesky
 from follmer.targets import Density
 from follmer.tools.keys import generator
 from follmer.tools.progress import NEVER
@@ -21,7 +21,7 @@ FARTHEST = 1e3
 # below this: modes seen once, as a share of the climbs (Good & Turing; Good 1953), and three more
 # where none is (the rule of three: such a chance of 3/n would go unseen once in 20 times).
 # And until half of all climbs have found nothing new.
-_UNSEEN, _ONE_IN_TWENTY = 0.0003, 3.0
+_UNSEEN, _ONE_IN_TWENTY = 0.001, 3.0
 # A search that is cut short has ended all the same where the chance is below this.
 _NEARLY_SEEN = 0.01
 # A mode whose Laplace approximation holds so many nats less mass than the best one's, and one more
@@ -32,6 +32,8 @@ _NO_MASS = 20.0
 # wide as they are, and a third around single modes, from one to so many of their widths away:
 # narrow modes are small beside the box, far ones beyond it, and two may be far from all others.
 _LATER_STARTS, _WIDER_BOX, _WIDER, _FARTHEST_WIDTHS = 256, 1.2, 1.5, 1e3
+# So many times more points are screened while one mode is known: it does not tell where to look.
+_MORE_FROM_ONE = 4
 # A mode so many nats below the best, and more for each coordinate, cannot hold any mass.
 _FAR_BELOW, _FAR_BELOW_EACH = 20.0, 10.0
 # New ends are first compared with so many of the nearest known modes.
@@ -86,11 +88,13 @@ def find_modes(
     num_starts: int = NUM_STARTS,
     climbs_to_one: int = 1,
     max_climbs: int = 32768,
+    num_screened: int = 0,
     stop: Callable[[], bool] = NEVER,
 ) -> Modes:
     """Climb from starts near and far, and again among what was found while there is more.
 
-    One mode is believed to be the only one after `climbs_to_one`.
+    One mode is believed to be the only one after `climbs_to_one`. Half of the later starts are
+    those of `num_screened` points in each round that the modes so far explain least.
     """
     rng, dim = generator(key, "starts"), density.dim
     near = rng.normal(size=(-(-num_starts // 2), dim))
@@ -103,8 +107,20 @@ def find_modes(
         if found.are_countless or not found.may_miss_some or stop():
             break
         count = min(found.num_climbs, _LATER_STARTS, max_climbs - found.num_climbs)
-        found.add(_among(found, count, rng))
+        found.add(_later_starts(found, count, num_screened, rng))
     return found.modes(FARTHEST if num_starts > 1 else 1.0)
+
+
+def _later_starts(
+    found: "_Found", count: int, num_screened: int, rng: np.random.Generator
+) -> Float[np.ndarray, "count dim"]:
+    """Starts among what was found: half by chance, half of many more that are screened."""
+    chosen = count // 2 if num_screened > count else 0
+    by_chance = _among(found, count - chosen, rng)
+    if chosen == 0:
+        return by_chance
+    screened = _among(found, num_screened * (_MORE_FROM_ONE if len(found.x) == 1 else 1), rng)
+    return np.concatenate([by_chance, found.least_explained(screened, chosen)])
 
 
 def _among(found: "_Found", count: int, rng: np.random.Generator) -> Float[np.ndarray, "count dim"]:
@@ -182,6 +198,26 @@ class _Found:
         self.found_after = np.concatenate([self.found_after, now])
         self._sort()
         self._new(unknown)
+
+    def least_explained(
+        self, x: Float[np.ndarray, "points dim"], count: int
+    ) -> Float[np.ndarray, "count dim"]:
+        """The points from where the density rises least towards any known mode.
+
+        By the angle between the slope and the way to the mode, in the mode's own metric: 0 at all
+        points where a density is Gaussian, or a function of the distance, wherever they are. A
+        narrow mode that climbs are unlikely to start near shows by one gradient each.
+        """
+        _, slopes = self._density(x)
+        explained = np.full(len(x), -1.0)
+        for one in self.gaussians:
+            root = safe_cholesky(one.covariances[0])
+            slope, way = slopes @ root, np.linalg.solve(root, (one.means[0] - x).T).T
+            lengths = np.linalg.norm(slope, axis=1) * np.linalg.norm(way, axis=1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                explained = np.fmax(explained, np.sum(slope * way, axis=1) / lengths)
+        explained[~np.isfinite(slopes).all(axis=1)] = 1.0
+        return x[np.argsort(explained)[:count]]
 
     def _finished(self, ends: Ends, scale: Float[np.ndarray, " dim"]) -> Ends:
         """Those ends that are modes of their own, after climbs that had not arrived went on."""

@@ -22,8 +22,12 @@ class Policy:
     # Climbs in all, where there are several modes; and where there is one, with the operations that
     # they may take (a fraction of a second): narrow modes are rarely met by the first.
     most_climbs: int = 32768
-    most_climbs_to_one: int = 512
+    most_climbs_to_one: int = 256
     climb_to_one_budget: float = 4e9
+    # Points that are screened for the starts of a later round of climbs, and operations that this
+    # may take: a narrow mode is hit by one random point in 10⁴ (four dimensions, 17 widths away).
+    most_screened: int = 16384
+    screening_budget: float = 1e9
     # Gradients that one climb takes, about (measured on the targets of `follmer bench`).
     gradients_per_climb: float = 400.0
     # Operations that the chains of the population should take (seconds), and may take at the most:
@@ -79,6 +83,10 @@ class Policy:
         first = min(most, self.num_starts)
         to_one = np.clip(self.climb_to_one_budget / per_climb, first, self.most_climbs_to_one)
         return first, int(to_one), most
+
+    def num_screened(self, dim: int, cost: float) -> int:
+        """Points that are screened in a round: a gradient each, and products with a dense root."""
+        return int(min(self.screening_budget / (cost + 8.0 * dim**2), self.most_screened))
 
     def num_calls(self, dim: int, cost: float, gradients_per_call: int) -> int:
         """Calls of the population's chains; 0 where even a few would take too long."""

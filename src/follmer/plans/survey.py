@@ -80,13 +80,15 @@ class Survey:
     def modes(self) -> Modes:
         """Where climbs lead."""
         self._tell("climbing to modes")
-        first, to_one, most = self.policy.num_climbs(self.density.dim, self.target.gradient_cost)
+        dim, cost = self.density.dim, self.target.gradient_cost
+        first, to_one, most = self.policy.num_climbs(dim, cost)
         return find_modes(
             self.density,
             named_key(self._key, "modes"),
             num_starts=first,
             climbs_to_one=to_one,
             max_climbs=most,
+            num_screened=self.policy.num_screened(dim, cost),
             stop=self.out_of_time,
         )
 
