@@ -64,36 +64,27 @@ def fit(
     **Arguments:**
 
     - `target`: what to sample, with NSFS's arguments as further `options`, which stand whatever is
-      tried; or an `NSFS`, which is then trained as it is. `gamma="search"` trains briefly with each
-      of the paper's gammas, .5², .2², .1², .05² and .01², and goes on with the one of best ELBO.
+      tried; or an `NSFS`, trained as it is. `gamma="search"` picks one of the paper's, .5² … .01².
     - `precondition`: "auto" climbs to modes from starts near and far, runs Markov chains around
-      them and tries in turn: "mixture", the Föllmer process of a Gaussian mixture fitted to the
-      chains, in closed form; "flow", a drift trained in coordinates in which the target is near
-      N(0, I); "chains", their own draws, without weights. For networks with hidden layers it is
-      "ensemble" instead: independent descents, a chain from each end, and a flow along the chains
-      where it predicts as well; of the options it honours `batch_size`, and where asked for by name
-      `num_iterations`, the steps of each chain, to which those of the descents are in proportion.
-      Or one of these alone; or a flow in the coordinates of "identity", "prior", "diagonal",
-      "laplace", "explore" (tempered SMC), or of an `Affine`. What was tried, and why, is in the
-      posterior's `plan` and notes.
+      them and tries in turn "mixture", the closed-form process of a Gaussian mixture fitted to the
+      chains; "flow", a drift trained where the target is near N(0, I); "chains", their own draws,
+      without weights. For networks with hidden layers it is "ensemble": descents, a chain from each
+      end, and a flow along the chains where it predicts as well; it honours `batch_size`, and asked
+      for by name `num_iterations`, the steps of a chain. Or one of these alone; or a flow in the
+      coordinates of "identity", "prior", "diagonal", "laplace", "explore" (tempered SMC), or of an
+      `Affine`. What was tried, and why, is in the posterior's `plan` and notes.
     - `reference`: the process of the target's prior (`follmer.prior_process`): training steers away
-      from it by the likelihood alone, in the process's own coordinates and on its time grid.
+      from it by the likelihood alone, in its own coordinates and on its time grid.
     - `chunk_size`: iterations between evaluations of the ELBO, callbacks and checkpoints.
-    - `patience`: stop after this many evaluations without a better ELBO, or once the weights are
-      even; None never stops early. The drift of the best ELBO is kept.
+    - `patience`: evaluations without a better ELBO until training stops, if the weights are not
+      even before; None never stops early. Ctrl-C does; the drift of the best ELBO is kept.
     - `callbacks`: functions of a `Report`, called after each chunk.
-    - `checkpoint`: a folder that holds the run so far; with `resume=True` an interrupted run goes
-      on from there, bit for bit as if it had not been interrupted.
+    - `checkpoint`: a folder for the run so far; `resume=True` goes on from there, bit for bit.
     - `check`: evaluate the density and its gradient before anything else (`Target.check`).
-    - `audit`: compare the draws with those of Markov chains, without which no verdict is better
-      than "use the weights".
-    - `max_seconds`: nothing new is begun after so many seconds: climbs, chains and training end
-      early, and what was reached by then is judged as it is.
-    - `mesh`: devices to run on, side by side: "auto" for all, or a `jax.sharding.Mesh` with the
-      axes "paths" (paths, chains, particles, members of an ensemble) and "data" (rows of data). The
-      same key gives the same result, to rounding, on any number of devices (`follmer.on_mesh`).
-
-    Ctrl-C ends training and returns the best drift so far.
+    - `audit`: compare draws with Markov chains', else no verdict beats "use the weights".
+    - `max_seconds`: nothing new is begun after that; what was reached is judged as it is.
+    - `mesh`: devices to run on, side by side: "auto", or a `jax.sharding.Mesh` with axes "paths"
+      and "data". The same key gives the same result, to rounding, on any of them (`on_mesh`).
     """
     with contextlib.ExitStack() as stack:
         with in_agreement(mesh is not None) as told:
