@@ -1,7 +1,7 @@
 """Families of random targets whose moments and evidence are known, to judge verdicts by."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -35,10 +35,10 @@ class Known(NamedTuple):
 Family = Callable[[np.random.Generator], Known]
 
 
-def random_target(index: int, seed: int = 0) -> Known:
+def random_target(index: int, seed: int = 0, families: Sequence[str] = ()) -> Known:
     """Target number `index`: families take turns, everything else is random."""
-    family = FAMILIES[index % len(FAMILIES)]
-    return family(np.random.default_rng([seed, index]))
+    named = families or tuple(FAMILIES)
+    return FAMILIES[named[index % len(named)]](np.random.default_rng([seed, index]))
 
 
 def gaussian(rng: np.random.Generator) -> Known:
@@ -69,6 +69,16 @@ def mixture(rng: np.random.Generator) -> Known:
     sds = np.exp(rng.uniform(-0.7, 0.7, count)) if rng.uniform() < 0.5 else np.ones(count)
     shares = rng.dirichlet(np.full(count, 3.0)) if rng.uniform() < 0.5 else np.full(count, 1.0)
     return _mixture("mixture", means, sds, shares / shares.sum())
+
+
+def spread_mixture(rng: np.random.Generator) -> Known:
+    """2 to 50 Gaussians in boxes of ± 20 to ± 100, their widths within a factor of four."""
+    dim = int(rng.integers(1, 6))
+    count = int(rng.integers(2, 51))
+    reach = rng.uniform(20.0, 100.0)
+    means = rng.uniform(-reach, reach, (count, dim))
+    sds = np.exp(rng.uniform(math.log(0.5), math.log(2.0), count))
+    return _mixture("spread_mixture", means, sds, rng.dirichlet(np.full(count, 3.0)))
 
 
 def two_far(rng: np.random.Generator) -> Known:
@@ -254,10 +264,13 @@ def logistic(rng: np.random.Generator) -> Known:
     return Known("logistic", target, mean, sd, log_z)
 
 
-FAMILIES: tuple[Family, ...] = (
-    *(gaussian, mixture, two_far, student, skewed, banana, rosenbrock, funnel),
-    *(wells, shell, positive, interval, simplex, logistic),
-)
+FAMILIES: dict[str, Family] = {
+    family.__name__: family
+    for family in (
+        *(gaussian, mixture, two_far, student, skewed, banana, rosenbrock, funnel),
+        *(wells, shell, positive, interval, simplex, logistic, spread_mixture),
+    )
+}
 
 
 def _plain(log_density: Callable[[Array], Array], dim: int) -> Target:

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from follmer.bench.families import Known, random_target
+from follmer.bench.families import FAMILIES, Known, random_target
 from follmer.errors import in_a_line
 from follmer.fitting.fit import fit
 from follmer.judging import Diagnostics, Verdict, pareto_smooth
 from follmer.judging.weights import moments, scalars
-from follmer.tools.checks import positive_int
+from follmer.tools.checks import known_names, positive_int
 from follmer.tools.keys import named_keys
 from follmer.tools.progress import Progress
 from follmer.tools.tables import markdown
@@ -61,11 +61,16 @@ class VerdictRecord(NamedTuple):
 
 
 def run_verdicts(
-    num_targets: int = 200, *, seed: int = 0, progress: Progress = lambda line: None
+    num_targets: int = 200,
+    families: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    progress: Progress = lambda line: None,
 ) -> Iterator[VerdictRecord]:
-    """The default fit of so many random targets, each compared with the truth."""
+    """The default fit of so many random targets, of these families or all, beside the truth."""
+    known_names("family", families, FAMILIES)
     for index in range(positive_int("num_targets", num_targets)):
-        known = random_target(index, seed)
+        known = random_target(index, seed, families)
         progress(f"{index + 1} of {num_targets}: {known.family}")
         record = VerdictRecord(index, known.family, known.target.dim, FAILED)
         try:

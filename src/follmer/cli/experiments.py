@@ -34,7 +34,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             help="Targets (all of them by default); or posteriordb, and which of its posteriors; "
-            "networks, and which data sets; or verdicts, random targets of known truth.",
+            "networks, and which data sets; or verdicts, and which families of random targets.",
             show_default=False,
         ),
     ] = None,
@@ -60,8 +60,8 @@ def bench(
         chosen_splits = range(first_split, first_split + splits)
         _bench_networks(names[1:], _listed(methods), chosen_splits, seed, json)
         return
-    if names == [_VERDICTS]:
-        _bench_verdicts(targets, seed, json)
+    if names[:1] == [_VERDICTS] and not list_names:
+        _bench_verdicts(names[1:], targets, seed, json)
         return
     on_posteriordb = _POSTERIORDB in names
     if on_posteriordb:
@@ -101,12 +101,13 @@ def _bench_networks(
         _tell_records(todo, json, networks.table)
 
 
-def _bench_verdicts(targets: int, seed: int, json: bool) -> None:
+def _bench_verdicts(families: list[str], targets: int, seed: int, json: bool) -> None:
     """Random targets of known truth: how often the verdict is wrong."""
     from follmer.bench.verdicts import run_verdicts, verdict_table
 
     with errors_told():
-        _tell_records(run_verdicts(targets, seed=seed, progress=tell), json, verdict_table)
+        todo = run_verdicts(targets, families, seed=seed, progress=tell)
+        _tell_records(todo, json, verdict_table)
 
 
 def _tell_records(todo: Iterable[Any], as_json: bool, in_words: Callable[[list[Any]], str]) -> None:
