@@ -8,10 +8,11 @@ from numpyro.distributions import constraints
 
 import follmer
 from follmer import FileError, InputError, Posterior, Target
+from follmer.drifts import GaussianMixture
 from follmer.judging import diagnose_chains, judge
 from follmer.judging.audit import audited
 from follmer.mcmc.resampling import evenly
-from follmer.posterior.samplers import StoredDraws
+from follmer.posterior.samplers import MixtureFlow, StoredDraws, draws_at_once
 
 NUM_CHAINS, LENGTH = 3, 40
 
@@ -225,3 +226,26 @@ def test_the_summary_shows_moments_rhat_and_a_verdict(posterior, key):
     assert lines[-1].startswith(f"Verdict: {judge(found).name}. ")
     single = Posterior(target(), stored(num_chains=1)).summary(key=key)
     assert "needs several chains" in single
+
+
+@pytest.mark.parametrize(
+    ("dim", "count", "expected"),
+    [
+        (2, 16383, 256),  # one program for all usual numbers
+        (2, 16384, 4096),  # the most
+        (100, 16384, 1024),  # 2e7 operations
+        (2000, 16384, 256),  # never fewer than usual
+    ],
+)
+def test_more_draws_are_made_at_once_where_many_are_wanted(dim, count, expected):
+    target = Target(lambda x: -jnp.sum(x**2), like=jnp.zeros(dim))
+    assert draws_at_once(target, count) == expected
+
+
+def test_draws_in_bulk_are_the_same(key):
+    target = Target(lambda x: -jnp.sum(x**2), like=jnp.zeros(2))
+    normal = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None], jnp.float32)
+    sampler = MixtureFlow(target, normal, candidates=2)
+    few, many = (sampler.sample(n, key, None, progress=False) for n in (16383, 16384))
+    for one, other in zip(few, many, strict=True):
+        np.testing.assert_allclose(one, other[:-1], rtol=1e-5, atol=1e-6)

@@ -33,7 +33,7 @@ from follmer.posterior.along_chains import ChainFlow
 from follmer.posterior.datatree import PROPOSALS, Wanted, datatree, exported
 from follmer.posterior.export import check_export, write_draws
 from follmer.posterior.prediction import Prediction, answer, as_question
-from follmer.posterior.samplers import DRAWS_AT_ONCE, AbstractSampler, StoredDraws
+from follmer.posterior.samplers import AbstractSampler, StoredDraws, draws_at_once
 from follmer.posterior.structured import StructuredFlow
 from follmer.posterior.summary import summarise, summarise_predictions
 from follmer.targets import AbstractTarget, as_target, data_digest
@@ -408,7 +408,7 @@ class Posterior:
     def outputs(self, x: Float[Array, "draws dim"]) -> PyTree:
         """Flat draws in the target's own space."""
         target, count = self._coordinates, len(x)
-        chunk = min(DRAWS_AT_ONCE, 1 << (count - 1).bit_length())
+        chunk = min(draws_at_once(target, count), 1 << (count - 1).bit_length())
         if target.has_locals or count == chunk:
             return _constrain(target, x, None)
         # Chunks of one size, so that any number of draws compiles once.
