@@ -408,7 +408,7 @@ class Posterior:
     def outputs(self, x: Float[Array, "draws dim"]) -> PyTree:
         """Flat draws in the target's own space."""
         target, count = self._coordinates, len(x)
-        chunk = min(draws_at_once(target, count), 1 << (count - 1).bit_length())
+        chunk = min(draws_at_once(target.gradient_cost, count), 1 << (count - 1).bit_length())
         if target.has_locals or count == chunk:
             return _constrain(target, x, None)
         # Chunks of one size, so that any number of draws compiles once.

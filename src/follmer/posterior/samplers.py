@@ -28,7 +28,7 @@ from follmer.tools.trees import to_arrays
 DRAWS_AT_ONCE = 256
 # From so many draws on, up to so many at once while they take so many operations: a program that is
 # called less often is 2.4 × as fast (10⁶ draws of a regression, 200 × 10), and is another program.
-_IN_BULK, _MOST_AT_ONCE, _OPERATIONS_AT_ONCE = 16384, 4096, 2e7
+_IN_BULK, _MOST_AT_ONCE, _OPERATIONS_AT_ONCE = 16384, 4096, 5e8
 # Independent draws put in a DataTree where no number is given.
 DRAWS_EXPORTED = 1000
 
@@ -39,11 +39,11 @@ _JUDGING = 1e10
 Weighted = tuple[Float[Array, "draws dim"], Float[Array, " draws"]]
 
 
-def draws_at_once(target: AbstractTarget, count: int) -> int:
-    """Where so many are wanted: a power of two, the same for any usual number."""
+def draws_at_once(operations: float, count: int) -> int:
+    """Where each takes so many operations: a power of two, the same for any usual number."""
     if count < _IN_BULK:
         return DRAWS_AT_ONCE
-    affordable = int(_OPERATIONS_AT_ONCE / (target.gradient_cost + 100.0 * target.dim))
+    affordable = int(_OPERATIONS_AT_ONCE / max(operations, 1.0))
     return max(DRAWS_AT_ONCE, min(_MOST_AT_ONCE, 1 << max(affordable.bit_length() - 1, 0)))
 
 
@@ -152,7 +152,9 @@ class Flow(AbstractSimulator):
         return self.process.target
 
     def at_once(self, count: int) -> int:
-        return draws_at_once(self.process.target, count)
+        # Cheap or not, the drift has some numbers for each coordinate.
+        target = self.process.target
+        return draws_at_once(target.gradient_cost + 100.0 * target.dim, count)
 
     def draw(self, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
         return self.process.simulate(self.parameters, keys, num_steps)
@@ -202,7 +204,8 @@ class MixtureFlow(AbstractSimulator):
         return self.target
 
     def at_once(self, count: int) -> int:
-        return draws_at_once(self.target, count)
+        each = self.target.gradient_cost + 2.0 * self.mixture.means.size * self.target.dim
+        return draws_at_once(self.candidates * each, count)
 
     def draw(self, keys: Key[Array, " draws"], num_steps: int | None) -> Weighted:
         return jax.vmap(self._draw)(keys)
