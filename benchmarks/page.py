@@ -25,6 +25,7 @@ PAGE, WORDS = DOCS / "benchmarks.md", DOCS / "benchmarks_words.md"
 _MARK = "<!-- records: "
 _KINDS: dict[str, Any] = {
     "verdicts": (VerdictRecord, verdict_table),
+    "spread_mixtures": (VerdictRecord, verdict_table),
     "posteriordb": (PosteriordbRecord, table),
     "networks": (NetworkRecord, networks_table),
     "networks_large": (NetworkRecord, networks_table),
