@@ -121,6 +121,16 @@ def test_a_narrow_mode_far_from_a_wide_one_shows_by_its_slopes(key, dim, wide):
     assert len(search(uneven, dim, key, climbs_to_one=256, num_screened=16384).x) == 2
 
 
+def test_a_mode_that_differs_in_one_of_many_coordinates_is_found(key):
+    """Moves of all coordinates at once never meet it: it is narrower in each."""
+
+    def uneven(x):
+        narrow = 20 * jnp.log(3.0) - 4.5 * (jnp.sum(x[1:] ** 2) + (x[0] - 30.0) ** 2)
+        return jnp.logaddexp(narrow, -0.5 * jnp.sum(x**2))
+
+    assert len(search(uneven, 20, key, climbs_to_one=256, num_screened=16384).x) == 2
+
+
 def test_points_from_where_a_gaussian_is_seen_are_explained(key):
     """On either side of a ridge that divides two modes, those nearer the unknown one come first."""
 

@@ -29,8 +29,9 @@ _NEARLY_SEEN = 0.01
 _NO_MASS = 20.0
 # Starts of a later round: as many as all before, up to this number. A third are spread evenly over
 # a box this many times as wide as that of the modes so far, a third by a normal this many times as
-# wide as they are, and a third around single modes, from one to so many of their widths away:
-# narrow modes are small beside the box, far ones beyond it, and two may be far from all others.
+# wide as they are, and a third around single modes and 0, from one to so many of their widths away,
+# in some coordinates or all: narrow modes are small beside the box, far ones beyond it, and two may
+# be far from all others.
 _LATER_STARTS, _WIDER_BOX, _WIDER, _FARTHEST_WIDTHS = 256, 1.2, 1.5, 1e3
 # So many times more points are screened while one mode is known: it does not tell where to look.
 _MORE_FROM_ONE = 4
@@ -133,8 +134,14 @@ def _among(found: "_Found", count: int, rng: np.random.Generator) -> Float[np.nd
     box = 0.5 * (low + high) + 0.5 * _WIDER_BOX * (high - low) * rng.uniform(-1, 1, (in_box, dim))
     spread = _WIDER * (modes.std(axis=0) + 1.0)
     around = modes.mean(axis=0) + spread * rng.normal(size=(count - alone - in_box, dim))
-    away = found.widths * _FARTHEST_WIDTHS ** rng.uniform(size=(alone, 1))
-    single = modes[rng.integers(len(modes), size=alone)] + away * rng.normal(size=(alone, dim))
+    # Around each mode, and around 0 in the coordinates' own units. Half move in all coordinates, half
+    # in some: where modes differ in a few of many, moves of all together meet no other.
+    centres = np.concatenate([modes, np.zeros((1, dim))])
+    units = np.concatenate([np.tile(found.widths, (len(modes), 1)), np.ones((1, dim))])
+    chosen = rng.integers(len(centres), size=alone)
+    moved = rng.uniform(size=(alone, dim)) < dim ** -rng.uniform(-1, 1, (alone, 1))
+    away = np.where(moved, _FARTHEST_WIDTHS ** rng.uniform(size=(alone, 1)), 1.0)
+    single = centres[chosen] + units[chosen] * away * rng.normal(size=(alone, dim))
     return np.concatenate([box, around, single])
 
 
