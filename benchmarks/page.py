@@ -2,6 +2,7 @@
 
 follmer bench NAMES --json > docs/results/bench/FILE.json
 python -m benchmarks.estimators
+python -m benchmarks.search
 python -m benchmarks.page
 """
 
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.estimators import table as estimators_table
+from benchmarks.search import SearchRecord
+from benchmarks.search import table as search_table
 from follmer.bench.networks import NetworkRecord
 from follmer.bench.networks import table as networks_table
 from follmer.bench.running import PosteriordbRecord, Record
@@ -26,6 +29,7 @@ _MARK = "<!-- records: "
 _KINDS: dict[str, Any] = {
     "verdicts": (VerdictRecord, verdict_table),
     "spread_mixtures": (VerdictRecord, verdict_table),
+    "search": (SearchRecord, search_table),
     "posteriordb": (PosteriordbRecord, table),
     "networks": (NetworkRecord, networks_table),
     "networks_large": (NetworkRecord, networks_table),
