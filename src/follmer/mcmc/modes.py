@@ -134,8 +134,8 @@ def _among(found: "_Found", count: int, rng: np.random.Generator) -> Float[np.nd
     box = 0.5 * (low + high) + 0.5 * _WIDER_BOX * (high - low) * rng.uniform(-1, 1, (in_box, dim))
     spread = _WIDER * (modes.std(axis=0) + 1.0)
     around = modes.mean(axis=0) + spread * rng.normal(size=(count - alone - in_box, dim))
-    # Around each mode, and around 0 in the coordinates' own units. Half move in all coordinates, half
-    # in some: where modes differ in a few of many, moves of all together meet no other.
+    # Around each mode, and around 0 in the coordinates' own units. Half move in all coordinates,
+    # half in some: where modes differ in a few of many, moves of all together meet no other.
     centres = np.concatenate([modes, np.zeros((1, dim))])
     units = np.concatenate([np.tile(found.widths, (len(modes), 1)), np.ones((1, dim))])
     chosen = rng.integers(len(centres), size=alone)
