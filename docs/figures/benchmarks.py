@@ -131,10 +131,11 @@ def mc_sfs_cost() -> Figure:
 
 def time_to_quality() -> Figure:
     """Seconds, compilation included, and the error of ln Z, by every method that has one."""
-    found = [one for one in records("time_to_quality") if one["log_evidence"] is not None]
+    stored = records("time_to_quality", "nested")
+    found = [one for one in stored if one["log_evidence"] is not None]
     targets = list(dict.fromkeys(one["target"] for one in found))
     methods = list(dict.fromkeys(one["method"] for one in found))
-    shapes = dict(zip(methods, "os^vDP", strict=False))
+    shapes = dict(zip(methods, "os^vDPX*", strict=False))
     figure, panels = plots.panels(targets)
     for axes, target in zip(panels, targets, strict=True):
         for one in (one for one in found if one["target"] == target):
@@ -144,7 +145,7 @@ def time_to_quality() -> Figure:
                 one["seconds"], error, shapes[one["method"]], color=colour, label=one["method"]
             )
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="error of ln Z, nats")
-        axes.set(xlim=(1, 100), ylim=(0.5 * LEAST, 300))
+        axes.set(xlim=(1, 1000), ylim=(0.5 * LEAST, 300))
     plots.legend(panels[1])
     return figure
 
