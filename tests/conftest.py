@@ -49,6 +49,8 @@ def pytest_collection_finish():
     """What is loaded by now stays: the collector need not go through it again and again."""
     gc.collect()
     gc.freeze()
+    # Not every 700 objects: traces are made of many, and few of them are cyclic.
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(autouse=True, scope="session")
