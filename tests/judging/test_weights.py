@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from follmer.judging import compare_answers
+from follmer.judging import compare_answers, pareto_smooth
 from follmer.judging.weights import moments, scalars, spread_errors
 
 
@@ -54,3 +54,15 @@ def test_errors_of_spreads_are_those_of_repeated_samples(rng):
     told = np.mean([spread_errors(one[:, None], weights)[0] for one in samples])
     # The kurtosis of so few draws is too small on average.
     assert told == pytest.approx(sds.std() / sds.mean(), rel=0.15)
+
+
+def test_weights_that_are_all_zero_have_no_shape():
+    smooth, khat = pareto_smooth(np.full(100, -np.inf))
+    assert np.isnan(smooth).all()
+    assert np.isnan(khat)
+
+
+def test_few_weights_are_normalised_and_their_tail_is_unknown():
+    smooth, khat = pareto_smooth(np.array([0.0, np.log(3.0)]))
+    np.testing.assert_allclose(np.exp(smooth), [0.25, 0.75])
+    assert np.isnan(khat)

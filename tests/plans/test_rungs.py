@@ -71,6 +71,15 @@ def test_a_wrong_precondition_is_an_error(gaussian, key):
         names(diagonal(np.zeros(3), np.ones(3), jnp.float32), gaussian, key)
 
 
+def test_a_given_affine_map_is_the_only_rung_and_is_used(gaussian, key):
+    affine = diagonal(np.array([1.0, -1.0]), np.array([2.0, 0.5]), jnp.float32)
+    survey = Survey(gaussian, key)
+    ((name, rung),) = ladder(affine, survey, {})
+    plan = rung(survey, key)
+    assert (name, plan.rung) == ("given", "given")
+    assert plan.target.affine is affine
+
+
 @pytest.fixture(scope="module")
 def structured():
     return StructuredTarget(
