@@ -2,6 +2,7 @@
 
 import json
 
+from benchmarks import experiments_page
 from benchmarks.page import PAGE, RECORDS, page
 
 
@@ -17,3 +18,8 @@ def test_every_record_tells_its_command_and_commit():
             ("follmer bench", "python -m benchmarks.", "python benchmarks/")
         )
         assert machine["commit"]
+
+
+def test_the_page_of_experiments_is_written_from_its_records():
+    """After new records: python -m benchmarks.experiments_page."""
+    assert experiments_page.PAGE.read_text() == experiments_page.page()
