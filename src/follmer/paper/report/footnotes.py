@@ -65,7 +65,7 @@ _FOOTNOTES = {
         "ours.",
         "Errors are those of predictions by 100 draws, against the exact posterior's; × exact are "
         "multiples of the errors that 100 exact draws make.",
-        "MC-SFS is left out above d = 256, where it would take hours.",
+        "MC-SFS is left out above d = 256 (the first seed: 512), where it would take hours.",
         "The paper preset samples in its 20 steps of training. In the authors' 143, BatchNorm's "
         "running statistics belong to other paths, and with so small a γ the draws run away.",
         "Our errors under paper are below the published ones for every d, most for the smallest. "
