@@ -47,9 +47,9 @@ def by_row(asked: str) -> str:
             **({"case": row.case} if several else {}),
             **_whose(row),
             "seeds": str(row.seeds or ""),
+            "verdict": _told(row, "verdict"),
             **{heading(name): _told(row, name) for name in metrics},
             "seconds": _told(row, "seconds"),
-            "verdict": _told(row, "verdict"),
         }
         for row in rows
         if any(name in row.metrics for name in metrics) or row.errors
