@@ -166,6 +166,18 @@ def test_the_ways_of_sampling_are_told_as_measured():
     assert found["kept_143"][0] > 1e3
 
 
+def test_the_wide_limit_is_told_as_computed():
+    found = bench("wide_limit")
+    mse, inside, outside = (
+        np.mean([one[name] for one in found])
+        for name in ("mse", "density inside", "density outside")
+    )
+    page = " ".join((DOCS / "experiments.md").read_text().split())
+    assert f"prints an MSE of {told(mse, 3)} on the same five data sets" in page
+    assert f"of {told(inside, 2)} inside the data's range and {told(outside, 2)} outside" in page
+    assert len(found) == 5
+
+
 def test_the_costs_of_draws_are_told_as_measured():
     found = bench("mc_sfs_cost")
     theirs = {(one["steps"], one["samples"]): one["draws"] for one in found if "steps" in one}
