@@ -3,7 +3,7 @@
     python -m benchmarks.experiments_page
 
 Lines of docs/experiments_words.md in whose place tables go name the folders of docs/results that
-hold the rows, the metrics, and where not all are meant the cases:
+hold the rows, the metrics, and where not all are meant, or in another order, the cases:
 
     <!-- rows: a9a a9a_paper | accuracy ece -->
     <!-- rows: mnist | accuracy ece | test set -->
@@ -112,7 +112,7 @@ def _parts(asked: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def _records(folders: Sequence[str], cases: Sequence[str]) -> list[dict[str, Any]]:
-    """Those of all folders, each with the run that made it."""
+    """Those of all folders, each with the run that made it; by case, where cases are named."""
     found = []
     for folder in folders:
         run = json.loads((RESULTS / folder / "run.json").read_text())
@@ -121,7 +121,7 @@ def _records(folders: Sequence[str], cases: Sequence[str]) -> list[dict[str, Any
             settings = {"made": made, **record["settings"]}
             if not any(cases) or settings["case"] in cases:
                 found.append({**record, "settings": settings})
-    return found
+    return sorted(found, key=lambda one: cases.index(one["settings"]["case"]) if any(cases) else 0)
 
 
 def _rows(records: Iterable[dict[str, Any]]) -> list[Row]:
