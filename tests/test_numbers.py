@@ -13,6 +13,7 @@ import pytest
 from follmer.bench.targets import CASES
 from follmer.bench.verdicts import VerdictRecord, promises
 from follmer.paper.experiments import gaussian_mixture
+from follmer.paper.report.published import published
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -164,6 +165,38 @@ def test_the_ways_of_sampling_are_told_as_measured():
     assert f"the error of the predictive mean is {own}; by our kept statistics" in page
     assert f"in 20 steps {told(found['kept_20'][0], 2)}, and in 143 the draws run away" in page
     assert found["kept_143"][0] > 1e3
+
+
+def test_what_the_page_of_experiments_says_in_words_is_so():
+    dims = [f"d = {2**power}" for power in range(5, 11)]
+    place = ("linear_regression", "predictive_mean_mae")
+    ours, sgld = (
+        [values(*place, method, "paper", dim).mean() for dim in dims]
+        for method in ("n_sfs", "sgld")
+    )
+    printed, their_sgld, their_mc_sfs = (
+        [published("linear_regression", dim)[method]["predictive_mean_mae"].mean for dim in dims]
+        for method in ("n_sfs", "sgld", "mc_sfs")
+    )
+    assert np.less(ours, printed).all(), "our errors are below the published ones, for every d"
+    assert np.less(sgld, np.divide(their_sgld, 4)).all(), "less than a quarter"
+    assert np.less(ours, their_mc_sfs).all()
+    # Behind a point estimate, on the step function.
+    for where in ("", "_inside", "_outside"):
+        place = ("step_function", f"log_predictive_density{where}")
+        assert values(*place).mean() < values(*place, "sgd").mean()
+    assert values("step_function", "mse").mean() > values("step_function", "mse", "sgd").mean()
+    place = ("banana", "log_predictive_density")
+    assert values(*place).mean() > max(values(*place, one).mean() for one in ("sgld", "sgd"))
+    # All modes by default, and one that NUTS trusts where it has not seen the others.
+    for modes in (2, 4):
+        assert (values("gaussian_mixture", "modes_found", case=f"{modes} modes") == modes).all()
+    trusted = [
+        one["metrics"]["modes_found"]
+        for one in records("gaussian_mixture")
+        if (one["method"], one["settings"].get("verdict")) == ("nuts", "trustworthy")
+    ]
+    assert trusted == [1.0, 1.0]
 
 
 def test_the_wide_limit_is_told_as_computed():
