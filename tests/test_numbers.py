@@ -197,6 +197,14 @@ def test_what_the_page_of_experiments_says_in_words_is_so():
         if (one["method"], one["settings"].get("verdict")) == ("nuts", "trustworthy")
     ]
     assert trusted == [1.0, 1.0]
+    place = ("weight_marginals", "weight_sd_inside")
+    assert values(*place).mean() > values(*place, "sgld").mean()
+    logs = {
+        one: values("weight_marginals", "log_posterior", one).mean()
+        for one in ("points", "ensemble", "n_sfs")
+    }
+    for name in ("ensemble", "n_sfs"):
+        assert 1000 < logs["points"] - logs[name] < 2000
 
 
 def test_the_wide_limit_is_told_as_computed():
