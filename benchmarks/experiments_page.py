@@ -16,7 +16,7 @@ of `seconds` or `verdict`. The last lists the commands, which the first kind doe
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.page import DOCS, filled
@@ -27,7 +27,7 @@ from follmer.tools.tables import markdown
 
 PAGE, WORDS = DOCS / "experiments.md", DOCS / "experiments_words.md"
 RESULTS = DOCS / "results"
-_MADE = re.compile(r"(?P<day>\S+) \S+ UTC, commit (?P<commit>\S+): (?P<command>.*)", re.DOTALL)
+MADE = re.compile(r"(?P<day>\S+) \S+ UTC, commit (?P<commit>\S+): (?P<command>.*)", re.DOTALL)
 _LEFT = {"case", "method", "setting", "verdict"}
 
 
@@ -85,7 +85,7 @@ def _made_by(records: Iterable[dict[str, Any]]) -> str:
     """Which run each row is of, a line for each command, commit and day."""
     found: dict[tuple[str, str, str], dict[str, set[int]]] = {}
     for record in records:
-        told = _MADE.fullmatch(record["settings"]["made"])
+        told = MADE.fullmatch(record["settings"]["made"])
         assert told, record["settings"]["made"]
         own = found.setdefault((told["command"], told["commit"], told["day"]), {})
         name = f"{names.method(record['method'])} ({record['preset']})"
@@ -116,12 +116,16 @@ def _records(folders: Sequence[str], cases: Sequence[str]) -> list[dict[str, Any
     found = []
     for folder in folders:
         run = json.loads((RESULTS / folder / "run.json").read_text())
-        made = f"{run['date']}, commit {run.get('commit') or 'unknown'}: {run['command']}"
         for record in json.loads((RESULTS / folder / "results.json").read_text()):
-            settings = {"made": made, **record["settings"]}
+            settings = {"made": told_of(run), **record["settings"]}
             if not any(cases) or settings["case"] in cases:
                 found.append({**record, "settings": settings})
     return sorted(found, key=lambda one: cases.index(one["settings"]["case"]) if any(cases) else 0)
+
+
+def told_of(run: Mapping[str, Any]) -> str:
+    """The run of a folder, as a record tells its own."""
+    return f"{run['date']}, commit {run.get('commit') or 'unknown'}: {run['command']}"
 
 
 def _rows(records: Iterable[dict[str, Any]]) -> list[Row]:
