@@ -7,6 +7,8 @@ python -m benchmarks.page
 """
 
 import json
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 RECORDS = DOCS / "results" / "bench"
 PAGE, WORDS = DOCS / "benchmarks.md", DOCS / "benchmarks_words.md"
 # A line of the words in whose place a file's records go: <!-- records: modes -->
-_MARK = "<!-- records: "
+_MARK = re.compile(r"<!-- ([^:]+): (.+) -->")
 _KINDS: dict[str, Any] = {
     "verdicts": (VerdictRecord, verdict_table),
     "spread_mixtures": (VerdictRecord, verdict_table),
@@ -39,10 +41,15 @@ _KINDS: dict[str, Any] = {
 
 def page() -> str:
     """The words, with every file's table in its place."""
+    return filled(WORDS, {"records": section})
+
+
+def filled(words: Path, tables: Mapping[str, Callable[[str], str]]) -> str:
+    """A page's words, with what the table of its kind tells in the place of each mark."""
     lines = []
-    for line in WORDS.read_text().splitlines():
-        is_mark = line.startswith(_MARK)
-        lines.append(section(line.removeprefix(_MARK).split()[0]) if is_mark else line)
+    for line in words.read_text().splitlines():
+        mark = _MARK.fullmatch(line)
+        lines.append(tables[mark[1]](mark[2]) if mark else line)
     return "\n".join(lines) + "\n"
 
 

@@ -26,18 +26,20 @@ from follmer.tools.tables import machine
 _AUTHORS_STEPS = 143
 
 
-def in_training_mode(posterior: Posterior, num_steps: int, key: PRNGKeyArray) -> np.ndarray:
-    """Draws that are normalised by one another's statistics."""
+def in_training_mode(
+    posterior: Posterior, count: int, num_steps: int, key: PRNGKeyArray
+) -> np.ndarray:
+    """So many draws that are normalised by one another's statistics."""
     flow = posterior.sampler
     assert isinstance(flow, Flow)
-    return np.asarray(_together(flow.process, flow.parameters, num_steps, key), float)
+    return np.asarray(_together(flow.process, flow.parameters, count, num_steps, key), float)
 
 
 @compiled
 def _together(
-    process: Any, parameters: Any, num_steps: int, key: PRNGKeyArray
+    process: Any, parameters: Any, count: int, num_steps: int, key: PRNGKeyArray
 ) -> Float[Array, "draws dim"]:
-    problem = process.problem(None, linear_regression.NUM_DRAWS)
+    problem = process.problem(None, count)
     problem = problem._replace(diffusion=process.diffusion(num_steps, None))
     return problem.simulate(process.drift_at(parameters, None, inference=False), key).end
 
@@ -51,7 +53,8 @@ def errors(dim: int, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"dim": dim, "seed": seed}
     for steps in (method.num_steps or 0, _AUTHORS_STEPS):
         kept = posterior.sample(linear_regression.NUM_DRAWS, key=draw_key, num_steps=steps)
-        ways = {"kept": kept, "own": in_training_mode(posterior, steps, draw_key)}
+        own = in_training_mode(posterior, linear_regression.NUM_DRAWS, steps, draw_key)
+        ways = {"kept": kept, "own": own}
         for name, draws in ways.items():
             found[f"{name}_{steps}"] = list(map(float, known.errors(np.asarray(draws, float))))
     return found

@@ -3,12 +3,17 @@
     python -m benchmarks.wide_limit
 
 Its kernel is known (Cho & Saul 2009; Lee et al. 2018, arXiv:1711.00165), so its predictions are
-exact: what a sampler of the network of 100 units in each layer should come near to.
+exact: what a sampler of the network of 100 units in each layer should come near to. Written to
+docs/results/bench/wide_limit.json.
 """
+
+import json
 
 import numpy as np
 
+from benchmarks.page import RECORDS
 from follmer.paper.experiments import step_function
+from follmer.tools.tables import machine
 
 _VARIANCE, _WIDTH, _HIDDEN_LAYERS = 0.1, 100, 2
 _SEEDS = 5
@@ -51,6 +56,8 @@ def main() -> None:
     mean = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
     for name, one in [*enumerate(found), ("mean", mean)]:
         print(f"{name!s:<5}", "  ".join(f"{key} {value:.3f}" for key, value in one.items()))
+    stored = {"machine": machine("python -m benchmarks.wide_limit"), "results": found}
+    (RECORDS / "wide_limit.json").write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def test_the_gallery_shows_ten_examples_with_pictures_and_texts():
     assert len(shown) == 10
     for name in shown:
         assert (ROOT / "examples" / f"{name}.py").exists()
-        assert f'"examples/{name}.py"' in page
+        assert f'--8<-- "examples/{name}.py"' in page, "the code is shown"
         assert (DOCS / "gallery" / f"{name}.txt").read_text().strip()
 
 

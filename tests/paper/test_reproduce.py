@@ -1,5 +1,6 @@
 """A run's folder: what is kept, what is replaced, and what is refused."""
 
+import itertools
 import json
 import sys
 
@@ -75,6 +76,16 @@ def test_a_run_leaves_results_figures_and_a_page(made_up, tmp_path):
     assert read(folder, "run")["command"] == "follmer reproduce banana --preset auto --seeds 5"
     assert "A title" in page.read_text()
     assert not list(folder.rglob(".*"))
+
+
+def test_records_tell_the_commit_that_the_run_began_at(made_up, tmp_path, monkeypatch):
+    commits = itertools.chain(["before"], itertools.repeat("after"))
+    monkeypatch.setattr(reproducing, "commit", lambda: next(commits))
+    made_up["a9a", "auto"] = [(record("a9a", seed=seed, ece=0.1), trial()) for seed in range(2)]
+    reproduce(["a9a"], out=tmp_path)
+    told = [one["settings"]["made"] for one in read(tmp_path, "results")]
+    assert all("commit before: follmer reproduce a9a" in one for one in told)
+    assert len(told) == 2
 
 
 def test_an_interrupted_run_keeps_what_is_finished(made_up, tmp_path):

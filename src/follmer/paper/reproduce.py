@@ -151,8 +151,8 @@ class _Folder:
 
     def add_record(self, record: dict[str, Any]) -> None:
         """Keep a record, with the run that made it: others in the folder may be of other runs."""
-        made = machine(self._command)
-        told = {"made": f"{made['date']}, commit {made['commit'] or 'unknown'}: {self._command}"}
+        date = machine(self._command)["date"]
+        told = {"made": f"{date}, commit {self._commit or 'unknown'}: {self._command}"}
         record = {**record, "settings": {**record["settings"], **told}}
         self._records = sorted([*self._records, record], key=_order)
         self._write("results.json", self._records)

@@ -72,6 +72,7 @@ def histograms(axes: "Axes", values: Mapping[str, np.ndarray], *, label: str) ->
         counts, _ = np.histogram(own, edges)
         axes.stairs(counts / max(len(own), 1), edges, color=colour, label=name, linewidth=1.3)
     axes.set(xlabel=label, ylabel="share of draws")
+    axes.locator_params(axis="x", nbins=5)  # log densities are long numbers
     legend(axes)
 
 
