@@ -1,6 +1,6 @@
 """The estimators of `follmer.sklearn` at their defaults beside those of scikit-learn.
 
-    python -m benchmarks.estimators [SETS] [--splits 3] [--out docs/results/bench/estimators.json]
+    python -m benchmarks.estimators [SETS] [--splits 3] [--resume]
 
 Sets that come with scikit-learn are divided at random, nine rows in ten for training; those of UCI
 have their standard splits. Splits count from 5: defaults were chosen by test rows of earlier ones.
@@ -13,9 +13,14 @@ regression without a density of its own gets a normal one around its prediction,
 deviation is that of the residuals by five-fold cross-validation on the training rows. Probabilities
 of labels are at least machine epsilon, as in scikit-learn's `log_loss`. A Gaussian process is not
 tried on more than 2000 rows: it takes the cube of their number.
+
+Records are written after every set, split by split; `--resume` goes on where a run of the same
+commit ended.
 """
 
 import argparse
+import collections
+import json
 import shlex
 import sys
 import time
@@ -157,7 +162,7 @@ def _label_scores(model: Any, data: Dataset) -> dict[str, Any]:
 
 def table(records: Sequence[NetworkRecord]) -> str:
     """Means over splits, and how far each is behind the best in log predictive density."""
-    rows = []
+    rows, tried, close = [], collections.Counter[str](), collections.Counter[str]()
     for name in dict.fromkeys(record.set for record in records):
         own = [record for record in records if record.set == name]
         densities = {
@@ -169,7 +174,22 @@ def table(records: Sequence[NetworkRecord]) -> str:
             chosen = [one for one in own if one.method == method]
             behind = densities[best] - densities[method]
             rows.append(_row(name, method, chosen, behind))
-    return markdown(rows, left={"set", "method", "verdicts", "note"})
+            tried[method] += 1
+            close[method] += is_close(behind)
+    counted = [
+        {"method": method, "best, or within a standard error of it": f"{close[method]} of {count}"}
+        for method, count in tried.items()
+    ]
+    left = {"set", "method", "verdicts", "note"}
+    return f"{markdown(rows, left=left)}\n\n{markdown(counted, left=left)}"
+
+
+def is_close(behind: np.ndarray) -> bool:
+    """Whether a method is the best, or behind it by a standard error over splits at most."""
+    if np.isnan(behind).any():
+        return False
+    error = behind.std(ddof=1) / np.sqrt(len(behind)) if len(behind) > 1 else 0.0
+    return bool(behind.mean() <= error)
 
 
 def _row(
@@ -203,11 +223,15 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=None)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
-    command = shlex.join(["python", "-m", "benchmarks.estimators", *sys.argv[1:]])
-    measured_on, records = machine(command), list[NetworkRecord]()
+    measured_on = machine(_command(options))
+    records = stored(options.out, measured_on["commit"]) if options.resume else []
+    done = {(one.split, one.set) for one in records}
     for split in range(_FIRST, _FIRST + options.splits):
         for name in options.sets:
+            if (split, name) in done:
+                continue
             data = divided(name, split)
             for method in CLASSIFIERS if name in CLASSES else REGRESSORS:
                 if options.methods is None or method in options.methods:
@@ -217,6 +241,27 @@ def main() -> None:
             records.sort(key=lambda one: options.sets.index(one.set))
             options.out.write_text(as_json(measured_on, records) + "\n")
     print(f"{header(measured_on)}\n\n{table(records)}")
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that makes the same records, wherever they are written, in one run or more."""
+    parts = ["python", "-m", "benchmarks.estimators"]
+    parts += [] if options.sets == list(SETS) else options.sets
+    parts += ["--splits", str(options.splits)]
+    return shlex.join(parts + (["--methods", *options.methods] if options.methods else []))
+
+
+def stored(path: Path, commit: str) -> list[NetworkRecord]:
+    """The records of an earlier run of the same commit; none where there is no file."""
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    if found["machine"]["commit"] != commit:
+        raise SystemExit(
+            f"{path} was measured at {found['machine']['commit']}, not at {commit}: records of two "
+            "commits do not belong into one table. Run without --resume."
+        )
+    return [NetworkRecord(**one) for one in found["results"]]
 
 
 if __name__ == "__main__":

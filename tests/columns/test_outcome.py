@@ -65,6 +65,7 @@ def test_cells_become_places_among_the_classes():
         (["a"], "binary", "one value only"),
         (["a", "b", "c"], "binary", "a binary task has two"),
         (["1", "2", "x"], "regression", "row 3, column 'y': 'x' is not a number"),
+        (["a", "b", "3"], "regression", "40 of the column's 60 cells are not"),
         ([*map(str, range(100, 159)), "oops"], "auto", "row 60, column 'y': 'oops' is not a num"),
         ([f"t{i}" for i in range(60)], "auto", "60 different values, too many for classes"),
         (["1", "-2", "3"], "count", "row 2, column 'y': -2 is no count"),

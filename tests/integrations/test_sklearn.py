@@ -4,6 +4,7 @@ import pickle
 import warnings
 
 import jax
+import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -20,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 
 import follmer
 from compilations import compiled
-from follmer import FileError, InputError
-from follmer.integrations.tables import log_mean, log_shares, scaling_of
+from follmer import FileError, InputError, likelihoods, priors
+from follmer.integrations.tables import as_form, log_mean, log_shares, scaling_of, table_target
 from follmer.sklearn import FollmerClassifier, FollmerRegressor, load
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -108,6 +109,16 @@ def test_counts_have_whole_intervals_and_a_mean_of_their_own():
     draws = model.sample_y(X[:3], 5)
     assert np.array_equal(draws, np.round(draws))
     assert draws.min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("scale", "prior"), [(None, priors.UnknownScale(1.25)), (0.5, priors.Normal(0.5))]
+)
+def test_weights_of_classes_have_the_scale_that_is_given_or_one_that_is_learned(scale, prior):
+    form = as_form("linear", (), "relu", scale)
+    target = table_target(X, (Y > 10).astype(float), form, likelihoods.Bernoulli(), np.zeros(1))
+    x = jnp.array([0.3, -2.0, 1.0])
+    np.testing.assert_allclose(target.log_prior_density(x), prior(target.constrain(x)), rtol=1e-6)
 
 
 def test_a_network_learns_what_is_there(fitted, sorted_out):
@@ -235,6 +246,7 @@ def test_files_that_cannot_be_are_told(fitted, linear, tmp_path):
         ({"hidden_layer_sizes": (4, 0)}, "hidden_layer_sizes"),
         ({"prior_scale": 0.0}, "prior_scale"),
         ({"prior_scale": "wide"}, "prior_scale"),
+        ({"prior_scale": None}, "prior_scale"),
         ({"likelihood": "gauss"}, "likelihood='gauss'"),
         ({"num_draws": 0}, "num_draws"),
         ({"fit_options": {"steps": 3}}, "'steps' is not an option"),

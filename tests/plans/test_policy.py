@@ -53,6 +53,31 @@ def test_chains(dim, cost, calls):
     assert POLICY.num_calls(dim, cost, CALL) == calls
 
 
+@pytest.mark.parametrize(
+    ("dim", "cost", "calls"),
+    [
+        (201, 6e6, 12),
+        (201, 3e7, 12),  # where nothing else is likely to arrive, a minute as for few coordinates
+        (201, 4e7, 0),
+    ],
+)
+def test_chains_that_are_needed(dim, cost, calls):
+    assert POLICY.num_calls(dim, cost, CALL, needed=True) == calls
+
+
+@pytest.mark.parametrize(
+    ("dim", "cost", "spread", "is_likely"),
+    [
+        (1600, 1.5e7, 9.0, True),  # as a Cox process
+        (1600, 1.5e7, 29.0, False),  # beyond √800
+        (800, 3e7, 5.0, False),  # gradients too expensive for scores: softmax, thousands of rows
+        (650, 5e6, 1000.0, False),  # softmax, fewer rows
+    ],
+)
+def test_where_a_flow_is_likely_to_arrive(dim, cost, spread, is_likely):
+    assert POLICY.flow_is_likely(dim, cost, spread) == is_likely
+
+
 @pytest.mark.parametrize(("cost", "moves"), [(50.0, 4), (1.2e5, 4), (4e5, 1), (1e6, 0)])
 def test_moves_of_draws_that_a_flow_learns_from(cost, moves):
     assert POLICY.moves(cost) == moves

@@ -1,5 +1,7 @@
 """Each rung of the ladder on toy targets, and which rungs are tried."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from jax.scipy.stats import norm
 
 from follmer import InputError, StructuredTarget, Target
-from follmer.plans import RUNGS, Survey, UnreachableError, ladder
+from follmer.plans import POLICY, RUNGS, Survey, UnreachableError, ladder
 from follmer.plans.rungs import mixture
 from follmer.posterior.samplers import MixtureFlow, draw
 from follmer.targets.affine import diagonal
@@ -37,6 +39,43 @@ def names(precondition, target, key, **options):
 
 def test_by_default_a_mixture_is_tried_before_a_flow_and_chains_are_left_for_last(gaussian, key):
     assert names("auto", gaussian, key) == ["mixture", "flow", "chains"]
+
+
+def one_sided(x):
+    """A density that is steep on one side alone, far from 0: its curvature misleads."""
+    z = (x - 1000.0) / 100.0
+    return -0.5 * jnp.sum(z**2) + jnp.sum(jax.nn.log_sigmoid(30.0 * z))
+
+
+@pytest.fixture(scope="module")
+def expensive():
+    """A policy that takes a few coordinates for many, and their chains for long ones."""
+    return dataclasses.replace(POLICY, max_explored=2, moderate_chain_budget=1.0)
+
+
+def test_long_chains_come_before_a_flow_that_is_unlikely_to_arrive(expensive, key):
+    survey = Survey(Target(one_sided, like=jnp.zeros(30)), key, policy=expensive)
+    assert [name for name, _ in ladder("auto", survey, {})] == ["mixture", "chains", "flow"]
+    plan = mixture(survey, key)
+    assert survey.population is None
+    assert "by its curvature" in plan.why
+    draws = RUNGS["chains"](survey, key).sampler.draws
+    grid = np.linspace(-5.0, 8.0, 10_001)
+    shares = np.exp(-0.5 * grid**2 - np.logaddexp(0.0, -30.0 * grid))
+    mean = shares @ grid / shares.sum()
+    sd = np.sqrt(shares @ (grid - mean) ** 2 / shares.sum())
+    z = (draws - 1000.0) / 100.0
+    # Each of 64 chains is worth a draw at least. The mode is at .17, .63 away.
+    assert abs(np.mean(z) - mean) < 4.0 * sd / np.sqrt(30 * 64)
+    assert abs(np.std(z) / sd - 1.0) < 0.1
+
+
+def test_a_flow_comes_first_where_the_curvature_is_right(expensive, key):
+    normal = Target(lambda x: -0.5 * jnp.sum((x - 1.0) ** 2), like=jnp.zeros(3))
+    survey = Survey(normal, key, policy=expensive)
+    with pytest.raises(UnreachableError, match="no single set of chains"):
+        RUNGS["chains"](survey, key)
+    assert RUNGS["flow"](survey, key).why.endswith("whitened by curvature")
 
 
 @pytest.mark.parametrize("option", ["drift", "objective", "gamma", "num_steps", "step_rule"])

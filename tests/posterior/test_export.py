@@ -94,3 +94,9 @@ def test_nothing_is_left_half_written(name, key, tmp_path, monkeypatch):
 def test_misspelt_options_are_named(key, tmp_path):
     with pytest.raises(InputError, match=r"(?s)'num_sample' is not an option.*num_samples"):
         posterior().export(tmp_path / "draws.nc", key=key, num_sample=3)
+
+
+def test_a_missing_key_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"(?s)missing a required argument: 'key'.*jax.random.key"):
+        posterior().export(tmp_path / "draws.nc")
+    assert os.listdir(tmp_path) == []

@@ -28,6 +28,17 @@ def test_a_prior_is_normalised_and_scaled_as_said(prior, reference):
     np.testing.assert_allclose(prior(PARAMETERS), reference.logpdf(VALUES).sum(), rtol=1e-5)
 
 
+def test_an_unknown_scale_is_integrated_out():
+    prior, dof, scale = priors.UnknownScale(0.7, 3.0), 3.0, 0.7
+    # s² = dof scale² / χ²: the mean of normal densities over the quantiles of χ².
+    places = (np.arange(100_000) + 0.5) / 100_000
+    sds = scale * np.sqrt(dof / stats.chi2(dof).ppf(places))
+    weights = np.prod([stats.norm(0, sds).pdf(w) for w in VALUES[:3]], axis=0).mean()
+    expected = np.log(weights) + stats.norm(0, scale).logpdf(VALUES[3])
+    np.testing.assert_allclose(prior(PARAMETERS), expected, rtol=1e-4)
+    assert np.isclose(prior({"b": PARAMETERS["b"]}), stats.norm(0, scale).logpdf(0.5))
+
+
 @pytest.mark.parametrize(
     ("layout", "shape", "fan_in"),
     [
@@ -53,6 +64,8 @@ def test_fan_in_counts_what_feeds_one_output(layout, shape, fan_in):
         (lambda: priors.Normal(np.array([1.0, np.inf])), "sd must be"),
         (lambda: priors.FanIn("out_in", 0.0), "scale must be"),
         (lambda: priors.FanIn("outin"), "'out_in'"),
+        (lambda: priors.UnknownScale(-1.0), "scale must be"),
+        (lambda: priors.UnknownScale(dof=0.0), "dof must be"),
     ],
 )
 def test_scales_must_be_positive_and_layouts_known(make, message):

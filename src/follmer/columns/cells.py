@@ -104,7 +104,9 @@ def refuse(column: "pandas.Series", cells: Cells, wanted: str, hint: str) -> Non
     raise InputError(
         f"row {row_number(column, place)}, column {column.name!r}: "
         f"{str(column.iloc[place])[:60]!r} is not {wanted}.",
-        cause=f"{readable} of the column's {total} cells are, so this one looks like a slip",
+        cause=f"{readable} of the column's {total} cells are, so this one looks like a slip"
+        if 2 * readable >= total
+        else f"{total - readable} of the column's {total} cells are not: it holds something else",
         hint=hint,
     )
 

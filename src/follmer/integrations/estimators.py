@@ -38,13 +38,8 @@ from follmer.judging import Verdict
 from follmer.posterior.prediction import Prediction
 from follmer.targets import Target, likelihoods
 from follmer.targets.likelihoods import AbstractLikelihood
-from follmer.tools.checks import fraction, positive_int
+from follmer.tools.checks import fraction, positive_float, positive_int
 from follmer.tools.keys import named_key
-
-# The prior sd of a linear model's weights for classes: those of classes that are far apart are
-# large, so Gelman et al. (2008) take a Cauchy of this scale. With 1 the log predictive density of
-# breast_cancer was lower by .004 and .015 on two splits.
-_OF_LOGITS = 2.5
 
 
 class _FollmerEstimator(BaseEstimator):
@@ -108,13 +103,13 @@ class _FollmerEstimator(BaseEstimator):
         return table_target(x, y, self._form(), self._likelihood(), self.offset_)
 
     def _form(self) -> Form:
-        scale = self.prior_scale
-        if isinstance(scale, str) and scale == "auto":
-            scale = self._usual_scale()
+        given = self.prior_scale
+        is_open = isinstance(given, str) and given == "auto"
+        scale = self._usual_scale() if is_open else positive_float("prior_scale", given)
         return as_form(self.model, self.hidden_layer_sizes, self.activation, scale)
 
-    def _usual_scale(self) -> float:
-        """The prior standard deviation of weights where none was given."""
+    def _usual_scale(self) -> float | None:
+        """The prior standard deviation of weights where none was given; None if data tell it."""
         return 1.0
 
     @abc.abstractmethod
@@ -273,7 +268,8 @@ class FollmerClassifier(ClassifierMixin, _FollmerEstimator):
     model : "network" or "linear".
     hidden_layer_sizes, activation : of the network; "relu", "tanh", "silu" or "gelu".
     prior_scale : the prior standard deviation of weights and biases, for standardised X; "auto" is
-        1 for a network and 2.5 for a linear model.
+        1 for a network, and for a linear model one that is learned with the weights
+        (`follmer.priors.UnknownScale`, around 1.25).
     num_draws : draws of the posterior that predictions average over.
     fit_options : further arguments of `follmer.fit`.
     random_state : a seed or a generator, for answers that can be repeated.
@@ -342,8 +338,8 @@ class FollmerClassifier(ClassifierMixin, _FollmerEstimator):
             )
         return np.searchsorted(self.classes_, y)
 
-    def _usual_scale(self) -> float:
-        return _OF_LOGITS if self.model == "linear" else 1.0
+    def _usual_scale(self) -> float | None:
+        return None if self.model == "linear" else 1.0
 
     def _likelihood(self) -> AbstractLikelihood:
         two = len(self.classes_) == 2

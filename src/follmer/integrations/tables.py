@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 from follmer.errors import InputError, closest
 from follmer.targets import Target, from_network, likelihoods
 from follmer.targets.likelihoods import LIKELIHOODS, AbstractLikelihood
-from follmer.targets.priors import Normal
-from follmer.tools.checks import positive_float, positive_int
+from follmer.targets.priors import Normal, UnknownScale
+from follmer.tools.checks import positive_int
 
 MODELS = ("network", "linear")
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -24,6 +24,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": jax.nn.silu,
     "gelu": jax.nn.gelu,
 }
+# Around this lies the prior standard deviation of a linear model's weights for classes, where data
+# tell it: 2.5 for columns of standard deviation .5 (Gelman et al. 2008, arXiv:0901.4011), so half
+# of it here.
+UNKNOWN_SCALE = 1.25
 # What y of a regression may be like, by name. A network's default has outliers and a width for each
 # row: of the six UCI sets it is better than a normal noise for each row on five, by .03 to .27 in
 # log predictive density (splits 0 to 4, docs/benchmarks.md).
@@ -61,21 +65,20 @@ class Form(NamedTuple):
 
     hidden: tuple[int, ...]
     activation: str
-    prior_scale: float
+    prior_scale: float | None  # of all weights; None where data tell it
 
 
-def as_form(model: Any, hidden: Any, activation: Any, prior_scale: Any) -> Form:
+def as_form(model: Any, hidden: Any, activation: Any, prior_scale: float | None) -> Form:
     """The form of the network; an error where something in it cannot be."""
     _check_name("model", model, MODELS)
     _check_name("activation", activation, ACTIVATIONS)
     sizes = [hidden] if not isinstance(hidden, Sequence | np.ndarray) else hidden
     layers = tuple(positive_int("each of hidden_layer_sizes", size) for size in sizes)
-    scale = positive_float("prior_scale", prior_scale)
     if model == "network" and not layers:
         raise InputError(
             "hidden_layer_sizes is empty, so there is no network.", hint="model='linear'"
         )
-    return Form(layers if model == "network" else (), activation, scale)
+    return Form(layers if model == "network" else (), activation, prior_scale)
 
 
 def as_noise(likelihood: Any, form: Form) -> AbstractLikelihood:
@@ -109,8 +112,10 @@ def table_target(
     if form.hidden:
         params["direct"] = jnp.zeros((sizes[0], sizes[-1]))
     # Arrays, so that other numbers compile nothing.
-    start, scale = (jnp.asarray(one, jnp.result_type(float)) for one in (offset, form.prior_scale))
-    net, prior = _Layers(ACTIVATIONS[form.activation], start), Normal(scale)
+    known = UNKNOWN_SCALE if form.prior_scale is None else form.prior_scale
+    start, scale = (jnp.asarray(one, jnp.result_type(float)) for one in (offset, known))
+    net = _Layers(ACTIVATIONS[form.activation], start)
+    prior = UnknownScale(scale) if form.prior_scale is None else Normal(scale)
     return from_network(net, params=params, data=(x, y), likelihood=likelihood, prior=prior)
 
 

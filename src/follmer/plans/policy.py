@@ -32,8 +32,8 @@ class Policy:
     gradients_per_climb: float = 400.0
     # Operations that the chains of the population should take (seconds), and may take at the most:
     # up to `max_explored` coordinates, where a minute of chains sees what curvature does not (30
-    # nats on a9a), and beyond, where so few draws say less of a covariance. A tempering has the
-    # latter.
+    # nats on a9a), and beyond, where so few draws say less of a covariance; there too a minute
+    # where no flow is likely to arrive (`flow_is_likely`). A tempering has the latter.
     chain_budget: float = 2e10
     largest_chain_budget: float = 2e12
     moderate_chain_budget: float = 4e11
@@ -88,14 +88,33 @@ class Policy:
         """Points that are screened in a round: a gradient each, and products with a dense root."""
         return int(min(self.screening_budget / (cost + 8.0 * dim**2), self.most_screened))
 
-    def num_calls(self, dim: int, cost: float, gradients_per_call: int) -> int:
-        """Calls of the population's chains; 0 where even a few would take too long."""
+    def num_calls(
+        self, dim: int, cost: float, gradients_per_call: int, *, needed: bool = False
+    ) -> int:
+        """Calls of the population's chains; 0 where even a few would take too long.
+
+        `needed` where nothing else is likely to reach the target.
+        """
         per_call = gradients_per_call * max(cost, 1.0)
-        few = dim <= self.max_explored
-        most = self.largest_chain_budget if few else self.moderate_chain_budget
+        large = needed or dim <= self.max_explored
+        most = self.largest_chain_budget if large else self.moderate_chain_budget
         if self.fewest_calls * per_call > most:
             return 0
         return int(np.clip(self.chain_budget / per_call, self.fewest_calls, self.most_calls))
+
+    def looks_at_scores(self, dim: int, cost: float) -> bool:
+        """Whether the drift of a flow may look at the score in every step."""
+        return cost <= max(self.cheap_gradient, self.cheap_per_coordinate * dim)
+
+    def flow_is_likely(self, dim: int, cost: float, spread: float) -> bool:
+        """Whether a flow that starts from the curvature is likely to arrive in many coordinates.
+
+        It has to look at the score, and to start near: `spread` is the standard deviation of the
+        log weights of the Gaussian's draws. At √(d/2), that of a normal log density itself at its
+        own draws, they say nothing of each other. (A Cox process in 1600 coordinates has a
+        third of it, softmax regressions of as many rows as weights 5 to 50 times as much.)
+        """
+        return self.looks_at_scores(dim, cost) and spread <= np.sqrt(0.5 * dim)
 
     def moves(self, cost: float) -> int:
         """HMC moves of the draws that a flow learns from."""
@@ -114,7 +133,7 @@ class Policy:
             "grid": "uniform",
             "learning_rate": self.learning_rate * min(1.0, np.sqrt(self.gentle_dim / dim)),
         }
-        if cost > max(self.cheap_gradient, self.cheap_per_coordinate * dim):
+        if not self.looks_at_scores(dim, cost):
             # Beside such a gradient more steps and a larger drift cost little; paths cost much.
             settings |= {"drift": "additive", "num_steps": 32}
             return settings | {"num_paths": 24, "num_iterations": 500}

@@ -47,7 +47,7 @@ def flow(survey: Survey, key: PRNGKeyArray) -> Plan:
 
 def chains(survey: Survey, key: PRNGKeyArray) -> Plan:
     """The draws of the population's chains themselves, stored, where one site holds all mass."""
-    population, facts = survey.population, survey.facts
+    population, facts = survey.needed_population, survey.facts
     alone = population is not None and len(population.sites) == 1 and "tempered" not in vars(survey)
     if population is None or not alone or not facts.get("search_ended") or survey.flat:
         raise UnreachableError(
@@ -167,7 +167,8 @@ def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> lis
     else:
         names = ["flow"]
         if _OF_A_TRAINED_PROCESS.isdisjoint(options):
-            names = ["mixture", "flow", "chains"]
+            last = ["chains", "flow"] if survey.chains_come_first else ["flow", "chains"]
+            names = ["mixture", *last]
     return [(name, RUNGS[name]) for name in names]
 
 

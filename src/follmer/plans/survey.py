@@ -16,7 +16,7 @@ from follmer.mcmc.chains import (
     NUM_LEAPFROG,
 )
 from follmer.mcmc.curvature import flat_direction
-from follmer.mcmc.mixtures import Mixture, safe_cholesky
+from follmer.mcmc.mixtures import Mixture, finite_or_none, safe_cholesky
 from follmer.mcmc.modes import Modes, find_modes
 from follmer.mcmc.population import Population, fitted_proposal, fitted_site, populate
 from follmer.mcmc.tempering import Tempered, temper
@@ -29,8 +29,8 @@ from follmer.tools.progress import NEVER
 
 # Temperatures that a tempering takes, about.
 _TEMPERATURES = 30
-# Draws of a population from which coordinates are read.
-_NUM_DRAWS = 8192
+# Draws of a population from which coordinates are read, and of a Gaussian by which it is weighed.
+_NUM_DRAWS, _NUM_WEIGHED = 8192, 256
 _FILE_KIND = "rung"
 
 
@@ -113,10 +113,40 @@ class Survey:
     @functools.cached_property
     def population(self) -> Population | None:
         """Draws by Markov chains; None where gradients are too expensive, or nothing was found."""
+        return self._populated(self._calls(needed=False))
+
+    @functools.cached_property
+    def needed_population(self) -> Population | None:
+        """The population; by chains that take long where no flow is likely to arrive."""
+        if self.population is None and self._needs_chains:
+            return self._populated(self._calls(needed=True))
+        return self.population
+
+    @property
+    def chains_come_first(self) -> bool:
+        """Whether chains take long, and are run only where no flow is likely to arrive."""
+        return self._calls(needed=False) == 0 < self._calls(needed=True)
+
+    def _calls(self, *, needed: bool) -> int:
         # A move takes a gradient, and two products with a dense factor.
         dim = self.density.dim
         cost = self.target.gradient_cost + 4.0 * dim**2
-        calls = self.policy.num_calls(dim, cost, GRADIENTS_PER_CALL)
+        return self.policy.num_calls(dim, cost, GRADIENTS_PER_CALL, needed=needed)
+
+    @property
+    def _needs_chains(self) -> bool:
+        """Whether there is a mode, and no flow from its curvature is likely to arrive."""
+        if not self.chains_come_first or len(self.modes.x) == 0:
+            return False
+        points = self.gaussian.draw(_NUM_WEIGHED, generator(self._key, "spread"))
+        logs = finite_or_none(self.density.values(points)) - self.gaussian.log_density(points)
+        spread = float(np.std(logs)) if np.isfinite(logs).all() else float("inf")
+        cost = self.target.gradient_cost
+        return not self.policy.flow_is_likely(self.density.dim, cost, spread)
+
+    def _populated(self, calls: int) -> Population | None:
+        """A population by so many calls of chains; of particles where that is safer."""
+        dim = self.density.dim
         if calls == 0 or dim > self.policy.max_dense:
             return None
         if self.modes.are_countless and dim <= self.policy.max_explored:

@@ -368,6 +368,7 @@ class Posterior:
             progress=self.progress,
         )
 
+    @options_checked
     def export(self, path: str | Path, *, key: PRNGKeyArray, **options: Any) -> None:
         """Write the draws of `to_datatree(key=key, **options)` to a file of another format.
 

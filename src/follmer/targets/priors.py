@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import gammaln
 from jax.scipy.stats import laplace, norm
 from jaxtyping import Array, Float, PyTree
 
@@ -73,6 +74,35 @@ class FanIn(eqx.Module):
     @property
     def _fan_in(self) -> Callable[[tuple[int, ...]], int]:
         return _LAYOUTS[self.layout]
+
+
+class UnknownScale(eqx.Module):
+    """N(0, s²) for all weights of matrices with one unknown s, and N(0, scale²) for vectors.
+
+    s² is inverse gamma around scale², with `dof`/2 as its shape, and integrated out: together the
+    weights are a multivariate Student's t. So data tell how large weights are.
+    """
+
+    scale: float | Array = 1.0
+    dof: float | Array = 3.0  # the fewest whole ones with a finite variance
+
+    def __check_init__(self) -> None:
+        positive_floats("scale", self.scale)
+        positive_floats("dof", self.dof)
+
+    def __call__(self, parameters: PyTree) -> Float[Array, ""]:
+        leaves = jax.tree.leaves(parameters)
+        weights = [leaf for leaf in leaves if leaf.ndim > 1]
+        vectors = [leaf for leaf in leaves if leaf.ndim < 2]
+        count, dof = sum(leaf.size for leaf in weights), self.dof
+        squares = sum((jnp.sum((leaf / self.scale) ** 2) for leaf in weights), start=jnp.zeros(()))
+        shared = (
+            gammaln(0.5 * (dof + count))
+            - gammaln(0.5 * dof)
+            - 0.5 * count * jnp.log(dof * jnp.pi * self.scale**2)
+            - 0.5 * (dof + count) * jnp.log1p(squares / dof)
+        )
+        return shared + _total(norm.logpdf, vectors, self.scale)
 
 
 PRIORS: dict[str, Prior] = {"normal": Normal(), "laplace": Laplace()}
