@@ -21,8 +21,8 @@ _FORMS = ((10, 0.5), (10, 0.25), (5, 0.25))
 _TOLERANCE = 0.01
 # Nats of log density that the isotropic floor may cost.
 _FLOOR_COST = 0.1
-# Draws by which a flow is compared, and states at which gradients are taken for its floor.
-_DRAWS, _STATES = 1024, 64
+# States at which gradients are taken for a flow's floor.
+_STATES = 64
 # Fewer states where gradients are expensive: operations of all of them, and how many at least. In
 # so many dimensions one state tells the trace.
 _GRADIENTS_COST, _FEWEST_STATES = 1e12, 8
@@ -56,7 +56,9 @@ def sampler_of(
         least = psis_loo(logs).mean - _TOLERANCE
         for size, width in _FORMS:
             equal = along_chains(target, chains, size, width, floor)
-            draws, _ = equal.sample(_DRAWS, named_key(key, f"draws {size}"), None, progress=False)
+            # As many as there are states: the program for their likelihoods is there.
+            fresh = named_key(key, f"draws {size}")
+            draws, _ = equal.sample(len(flat), fresh, None, progress=False)
             if _loo(model, np.asarray(draws), rows) >= least:
                 return along_chains(target, chains, size, width, floor, shares)
     return StoredDraws(chains, method, exact=False, shares=shares)
