@@ -10,6 +10,7 @@ from scipy import stats
 import follmer
 from follmer.judging import Verdict, audit_predictions, judge, pointwise_log_likelihood, psis_loo
 from follmer.judging.pointwise import pointwise_cdf
+from follmer.judging.predictions import rows_judged
 from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, judge_predictions
 from follmer.mcmc.ensembles import Schedule, run_ensemble
 
@@ -98,6 +99,31 @@ def test_draws_with_shares_are_left_out_as_so_many_copies_would_be(regression):
     copied = psis_loo(np.repeat(logs, copies, axis=0))
     # Tails of another number of draws are smoothed a little otherwise.
     np.testing.assert_allclose(shared.elpd, copied.elpd, atol=0.01)
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_chains_keep_their_shares_when_one_of_many_rows_is_left_out(many):
+    """Of chains that stay where they are: a mixture of what each predicts."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000 if many else 10, 2))
+    y = x @ [1.0, 0.5] + rng.normal(scale=0.5, size=len(x))
+    target = follmer.from_network(
+        lambda w, x: x @ w,
+        params=jnp.zeros((2, 1)),
+        data=(x, y),
+        likelihood=follmer.likelihoods.Normal(0.5),
+    )
+    ends = np.array([[1.0, 0.2], [1.0, 0.8], [0.7, 0.5], [1.3, 0.5]])
+    chains = np.repeat(ends[:, None], 50, axis=1)
+    found = audit_predictions(target, chains, jax.random.key(0)).loo
+    rows = rows_judged(target, jax.random.key(0))
+    logs = stats.norm.logpdf(y[rows], ends @ x[rows].T, 0.5)
+    fixed = np.mean(np.logaddexp.reduce(logs, axis=0) - np.log(4))
+    if many:
+        assert found == pytest.approx(fixed, abs=1e-3)
+    else:
+        # Chains might change places: their shares go by how likely the others are without the row.
+        assert found < fixed - 0.01
 
 
 def test_a_point_has_no_tail_to_fit():

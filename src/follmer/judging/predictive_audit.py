@@ -46,7 +46,8 @@ class Limits(NamedTuple):
     # chains of 80 to 400 steps on concrete; energy's short chains are not seen).
     settled: float = 1.2
     # Coordinates per row up to which it hardly matters whether chains have settled: what they would
-    # add is a tenth of the variance of y, a twentieth of its sd.
+    # add is a tenth of the variance of y, a twentieth of its sd. Rows are then left out of each
+    # chain by itself.
     at_stake: float = 0.1
     # Share of the variance of predictions that is inside chains, below which they are points (.05
     # and more on the six sets, .002 for the ends of descents).

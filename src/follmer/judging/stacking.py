@@ -15,6 +15,13 @@ _PSEUDO_ROWS = 5.0
 _ROUNDS, _CHANGE = 2000, 1e-6
 
 
+def left_out_of_each(
+    log_likelihood: Float[np.ndarray, "chains draws rows"],
+) -> Float[np.ndarray, "chains draws rows"]:
+    """ln of draws' weights, of sum 1 in each chain, when a row is left out."""
+    return -log_likelihood - np.logaddexp.reduce(-log_likelihood, axis=1, keepdims=True)
+
+
 def loo_by_chain(
     log_likelihood: Float[np.ndarray, "chains draws rows"],
 ) -> Float[np.ndarray, "chains rows"]:
@@ -23,9 +30,8 @@ def loo_by_chain(
     All rows at once; PSIS of each by itself takes a hundred times as long and ranks chains alike.
     """
     count = log_likelihood.shape[1]
-    logs = -log_likelihood - np.logaddexp.reduce(-log_likelihood, axis=1, keepdims=True)
     # Weights of mean 1/count, cut off at √count times that.
-    logs = np.minimum(logs, -0.5 * np.log(count))
+    logs = np.minimum(left_out_of_each(log_likelihood), -0.5 * np.log(count))
     total = np.logaddexp.reduce(logs + log_likelihood, axis=1)
     return total - np.logaddexp.reduce(logs, axis=1)
 
