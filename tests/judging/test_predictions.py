@@ -170,6 +170,7 @@ def test_the_error_of_halves_is_what_other_chains_make_of_it():
         ({"drift": -0.3}, "still change"),
         ({"unsound": 0.6, "loo": -1.3}, "k̂ > .7"),
         ({"loo": float("nan")}, "not finite"),
+        ({"loo": -1.7}, "looks at no x: a dead"),
     ],
 )
 def test_what_is_not_good_for_predictions(change, words):

@@ -167,15 +167,18 @@ def _left_out(
 
 
 def _without_x(target: Target, rows: np.ndarray) -> float:
-    """Log density of a row of y by y's own distribution: shares of values that are whole numbers,
-    else a normal one for each column."""
-    y = np.asarray(target.data["y"], float)
-    if np.array_equal(y, np.round(y)):
-        _, places, counts = np.unique(y, axis=0, return_inverse=True, return_counts=True)
-        return float(np.mean(np.log(counts / len(y))[places.ravel()[rows]]))
-    columns = y.reshape(len(y), -1)
+    """Log density of a row of y by y's own distribution: a normal one for each column, or the
+    shares of values that are whole numbers, where they are less sure (classes have them alone)."""
+    y = np.asarray(target.data["y"])
+    columns = y.reshape(len(y), -1).astype(float)
     spread = np.maximum(columns.std(axis=0), np.finfo(float).tiny)
-    return -float(np.sum(np.log(spread) + 0.5 * np.log(2.0 * np.pi * np.e)))
+    normal = -float(np.sum(np.log(spread) + 0.5 * np.log(2.0 * np.pi * np.e)))
+    if not np.array_equal(y, np.round(y)):
+        return normal
+    _, places, counts = np.unique(y, axis=0, return_inverse=True, return_counts=True)
+    shares = float(np.mean(np.log(counts / len(y))[places.ravel()[rows]]))
+    # Of whole numbers that hardly repeat, shares are those of single rows.
+    return shares if np.issubdtype(y.dtype, np.integer) else min(shares, normal)
 
 
 def _change(

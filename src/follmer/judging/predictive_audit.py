@@ -86,6 +86,11 @@ def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[
         return False, "the chains have not settled, so predictions are too sure: a longer run"
     if abs(audit.drift) > limits.drift + 2.0 * audit.drift_se:
         return False, "predictions still change along the chains: a longer run"
+    if audit.loo + 2.0 * audit.loo_se < audit.without_x:
+        return False, (
+            "rows that are left out are less likely than by y's own distribution, which looks at "
+            "no x: a dead output, a noise that is set too small, or x that tells nothing of y"
+        )
     good = "members agree in what they predict, and the chains have settled; "
     if not settled:
         good = (
