@@ -11,7 +11,12 @@ import follmer
 from follmer.judging import Verdict, audit_predictions, judge, pointwise_log_likelihood, psis_loo
 from follmer.judging.pointwise import pointwise_cdf
 from follmer.judging.predictions import rows_judged
-from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, judge_predictions
+from follmer.judging.predictive_audit import (
+    PredictiveAudit,
+    halves_rhat,
+    judge_predictions,
+    may_change,
+)
 from follmer.mcmc.ensembles import Schedule, run_ensemble
 
 rng = np.random.default_rng(0)
@@ -178,6 +183,25 @@ def test_what_is_not_good_for_predictions(change, words):
     good, advice = judge_predictions(GOOD._replace(**change))
     assert not good
     assert words in advice
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, False),
+        ({"own_width": 0.001}, True),
+        ({"rhat": 1.3}, True),
+        ({"rhat_halves": 1.3}, True),
+        ({"rhat_halves": 1.3, "at_stake": 0.05}, False),
+        # Too little to be refused, with its error.
+        ({"drift": 0.06}, True),
+        # What more steps do not mend.
+        ({"unsound": 0.6, "loo": -1.7}, False),
+        ({"rhat": float("nan")}, False),
+    ],
+)
+def test_which_chains_longer_ones_might_improve_on(change, expected):
+    assert may_change(GOOD._replace(**change)) is expected
 
 
 def test_chains_that_have_not_settled_matter_little_where_rows_are_many():

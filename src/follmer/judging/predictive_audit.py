@@ -62,6 +62,19 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
+def may_change(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
+    """Whether longer chains might predict otherwise; not where predictions are not finite."""
+    agreed = audit.rhat <= limits.agree and audit.own_width >= limits.least_width
+    settled = is_settled(audit, limits) or audit.at_stake <= limits.at_stake
+    known = np.isfinite((audit.rhat, audit.rhat_halves, audit.own_width, audit.drift)).all()
+    return bool(known) and not (agreed and settled and abs(audit.drift) <= limits.drift)
+
+
+def is_settled(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
+    """Whether the halves of chains agree, two standard errors granted to the other side."""
+    return audit.rhat_halves + 2.0 * audit.rhat_halves_se <= limits.settled
+
+
 def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[bool, str]:
     """Whether predictions can be relied on, and why or what to do."""
     if audit.num_chains < limits.fewest_chains:
@@ -81,7 +94,7 @@ def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[
         )
     if audit.rhat > limits.agree:
         return False, "the members' predictions disagree: more members, or a longer run"
-    settled = audit.rhat_halves + 2.0 * audit.rhat_halves_se <= limits.settled
+    settled = is_settled(audit, limits)
     if not settled and audit.at_stake > limits.at_stake:
         return False, "the chains have not settled, so predictions are too sure: a longer run"
     if abs(audit.drift) > limits.drift + 2.0 * audit.drift_se:
