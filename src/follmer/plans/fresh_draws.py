@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from follmer.judging.pointwise import pointwise_log_likelihood
-from follmer.judging.predictions import judged_draws, psis_loo, rows_judged
+from follmer.judging.predictions import judged_draws, psis_loo, rows_judged, rows_shared
 from follmer.judging.stacking import loo_by_chain, stacked
 from follmer.posterior.along_chains import ChainFlow, along_chains
 from follmer.posterior.samplers import StoredDraws
@@ -50,7 +50,7 @@ def sampler_of(
     logs = pointwise_log_likelihood(model, flat, rows, progress=False)
     if not np.isfinite(logs).all():
         return stored
-    shares = stacked(loo_by_chain(logs.reshape(*states.shape[:2], len(rows))))
+    shares = _shares(model, states, named_key(key, "shares"))
     floor = flow_floor(target, chains) if floor is None else floor
     if np.isfinite(floor) and chains.shape[1] >= max(size for size, _ in _FORMS):
         least = psis_loo(logs).mean - _TOLERANCE
@@ -62,6 +62,17 @@ def sampler_of(
             if _loo(model, np.asarray(draws), rows) >= least:
                 return along_chains(target, chains, size, width, floor, shares)
     return StoredDraws(chains, method, exact=False, shares=shares)
+
+
+def _shares(
+    model: Target, states: Float[np.ndarray, "chains draws dim"], key: PRNGKeyArray
+) -> Float[np.ndarray, " chains"]:
+    rows = rows_shared(model, key)
+    flat = states.reshape(-1, states.shape[-1])
+    logs = pointwise_log_likelihood(model, flat, rows, progress=False)
+    if not np.isfinite(logs).all():
+        return np.full(len(states), 1.0 / len(states))
+    return stacked(loo_by_chain(logs.reshape(*states.shape[:2], len(rows))))
 
 
 def narrowest_flow(
