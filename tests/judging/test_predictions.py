@@ -208,8 +208,12 @@ def test_chains_that_have_not_settled_matter_little_where_rows_are_many():
     good, advice = judge_predictions(GOOD._replace(rhat_halves=1.3, at_stake=0.05))
     assert good
     assert "have not settled" in advice
-    # Points say nothing of their width, however many rows there are.
-    assert not judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05))[0]
+    # Even points would do, if there are several and they agree.
+    good, advice = judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05))
+    assert good
+    assert "hardly moved" in advice
+    assert not judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05, rhat=1.2))[0]
+    assert not judge_predictions(GOOD._replace(num_chains=1, at_stake=0.05))[0]
 
 
 def test_what_leaving_out_cannot_tell_is_no_reason_to_refuse():
