@@ -10,7 +10,13 @@ from scipy import stats
 import follmer
 from follmer.judging import Verdict, audit_predictions, judge, pointwise_log_likelihood, psis_loo
 from follmer.judging.pointwise import pointwise_cdf
-from follmer.judging.predictive_audit import PredictiveAudit, halves_rhat, judge_predictions
+from follmer.judging.predictions import rows_judged
+from follmer.judging.predictive_audit import (
+    PredictiveAudit,
+    halves_rhat,
+    judge_predictions,
+    may_change,
+)
 from follmer.mcmc.ensembles import Schedule, run_ensemble
 
 rng = np.random.default_rng(0)
@@ -100,6 +106,31 @@ def test_draws_with_shares_are_left_out_as_so_many_copies_would_be(regression):
     np.testing.assert_allclose(shared.elpd, copied.elpd, atol=0.01)
 
 
+@pytest.mark.parametrize("many", [True, False])
+def test_chains_keep_their_shares_when_one_of_many_rows_is_left_out(many):
+    """Of chains that stay where they are: a mixture of what each predicts."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000 if many else 10, 2))
+    y = x @ [1.0, 0.5] + rng.normal(scale=0.5, size=len(x))
+    target = follmer.from_network(
+        lambda w, x: x @ w,
+        params=jnp.zeros((2, 1)),
+        data=(x, y),
+        likelihood=follmer.likelihoods.Normal(0.5),
+    )
+    ends = np.array([[1.0, 0.2], [1.0, 0.8], [0.7, 0.5], [1.3, 0.5]])
+    chains = np.repeat(ends[:, None], 50, axis=1)
+    found = audit_predictions(target, chains, jax.random.key(0)).loo
+    rows = rows_judged(target, jax.random.key(0))
+    logs = stats.norm.logpdf(y[rows], ends @ x[rows].T, 0.5)
+    fixed = np.mean(np.logaddexp.reduce(logs, axis=0) - np.log(4))
+    if many:
+        assert found == pytest.approx(fixed, abs=1e-3)
+    else:
+        # Chains might change places: their shares go by how likely the others are without the row.
+        assert found < fixed - 0.01
+
+
 def test_a_point_has_no_tail_to_fit():
     found = psis_loo(np.tile([[-1.0, -2.0]], (50, 1)))
     np.testing.assert_allclose(found.elpd, [-1.0, -2.0])
@@ -144,6 +175,7 @@ def test_the_error_of_halves_is_what_other_chains_make_of_it():
         ({"drift": -0.3}, "still change"),
         ({"unsound": 0.6, "loo": -1.3}, "k̂ > .7"),
         ({"loo": float("nan")}, "not finite"),
+        ({"loo": -1.7}, "looks at no x: a dead"),
     ],
 )
 def test_what_is_not_good_for_predictions(change, words):
@@ -153,12 +185,35 @@ def test_what_is_not_good_for_predictions(change, words):
     assert words in advice
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, False),
+        ({"own_width": 0.001}, True),
+        ({"rhat": 1.3}, True),
+        ({"rhat_halves": 1.3}, True),
+        ({"rhat_halves": 1.3, "at_stake": 0.05}, False),
+        # Too little to be refused, with its error.
+        ({"drift": 0.06}, True),
+        # What more steps do not mend.
+        ({"unsound": 0.6, "loo": -1.7}, False),
+        ({"rhat": float("nan")}, False),
+    ],
+)
+def test_which_chains_longer_ones_might_improve_on(change, expected):
+    assert may_change(GOOD._replace(**change)) is expected
+
+
 def test_chains_that_have_not_settled_matter_little_where_rows_are_many():
     good, advice = judge_predictions(GOOD._replace(rhat_halves=1.3, at_stake=0.05))
     assert good
     assert "have not settled" in advice
-    # Points say nothing of their width, however many rows there are.
-    assert not judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05))[0]
+    # Even points would do, if there are several and they agree.
+    good, advice = judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05))
+    assert good
+    assert "hardly moved" in advice
+    assert not judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05, rhat=1.2))[0]
+    assert not judge_predictions(GOOD._replace(num_chains=1, at_stake=0.05))[0]
 
 
 def test_what_leaving_out_cannot_tell_is_no_reason_to_refuse():

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from follmer.judging.stacking import loo_by_chain, stacked
+from follmer.judging.stacking import levels_by_chain, loo_by_chain, stacked
 
 
 def test_rows_left_out_are_those_of_a_conjugate_posterior():
@@ -16,6 +16,17 @@ def test_rows_left_out_are_those_of_a_conjugate_posterior():
     expected = stats.norm.logpdf(y, others, np.sqrt(1 + 1 / 29))
     # Weights vary by a factor of e at most: 4000 draws leave an error of a few thousandths.
     np.testing.assert_allclose(found, np.broadcast_to(expected, (2, 30)), atol=0.02)
+
+
+def test_levels_are_those_of_a_conjugate_posterior_without_the_row():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=30)
+    draws = rng.normal(y.mean(), 30**-0.5, size=(2, 4000))[..., None]
+    found = levels_by_chain(
+        stats.norm.logpdf(y, draws), stats.norm.cdf(y, draws), np.array([0.3, 0.7])
+    )
+    expected = stats.norm.cdf(y, (y.sum() - y) / 29, np.sqrt(1 + 1 / 29))
+    np.testing.assert_allclose(found, expected, atol=0.01)
 
 
 def test_one_draw_leaves_nothing_out():

@@ -66,6 +66,29 @@ def test_an_interrupted_run_goes_on_bit_for_bit(regression, key, monkeypatch):
     np.testing.assert_array_equal(whole.draws, resumed.draws)
 
 
+def test_chains_that_have_not_settled_are_prolonged_once(regression, key, monkeypatch):
+    monkeypatch.setattr(ensembles, "_SECONDS_BETWEEN_FILES", 0.0)
+    asked, saved = [], []
+
+    def settled(states):
+        asked.append(states.shape)
+        return False
+
+    def run(**options):
+        schedule = Schedule(2, 50, 1000, 10)
+        return run_ensemble(regression, schedule, key, settled=settled, progress=False, **options)
+
+    whole = run(save=saved.append)
+    assert asked == [(2, 50, 2)]
+    assert whole.schedule.num_steps == 2000
+    assert whole.draws.shape == (2, 100, 2)
+    # Interrupted before it was asked, when it had just been asked, and after.
+    for place in (3, 5, 8):
+        resumed = run(load=lambda at=place: saved[at])
+        np.testing.assert_array_equal(whole.draws, resumed.draws)
+    assert len(asked) == 3
+
+
 def test_chains_end_when_the_time_is_up(regression, key):
     found = run_ensemble(
         regression, Schedule(2, 50, 1000, 10), key, progress=False, stop=lambda: True
@@ -217,4 +240,4 @@ def test_chains_without_a_finite_end_are_an_error(key):
     run = ensembles._descended(target, schedule, jax.random.key(0), None)
     lost = run._replace(kept=[np.full((40, 2, 3), np.nan, np.float32)])
     with pytest.raises(NonFiniteError, match="all 2 chains"):
-        ensembles._ensemble(target, lost, jax.random.key(0), False)
+        ensembles._ensemble(target, schedule, lost, jax.random.key(0), False)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import follmer
-from follmer import InputError
+from follmer import InputError, NonFiniteError
 from follmer.plans import ensemble as module
 from follmer.plans.ensemble import schedule_for
 from follmer.plans.fresh_draws import sampler_of
@@ -81,6 +81,49 @@ def test_iterations_are_those_of_chains_where_an_ensemble_was_asked_for():
     )
     # Every 25th state, and one half of what is kept.
     assert short.sampler.draws.shape[:2] == (12, 1)
+
+
+def of_function(change, likelihood):
+    """A network of 8 tanh units whose parameters and outputs are changed."""
+
+    def apply(params, x):
+        hidden = jnp.tanh(x @ params["in"])
+        return change(params, hidden @ params["out"])
+
+    like = {"in": jnp.zeros((2, 8)), "out": jnp.zeros((8, 1))}
+    return follmer.from_network(apply, params=like, data=(X, Y), likelihood=likelihood)
+
+
+def short_fit(target):
+    return follmer.fit(
+        target,
+        key=jax.random.key(0),
+        precondition="ensemble",
+        num_iterations=500,
+        progress=False,
+    )
+
+
+def test_starts_that_are_not_finite_are_replaced_and_counted():
+    def half(params, outputs):
+        return outputs + jnp.where(params["in"][0, 0] > 0, jnp.nan, 0.0)
+
+    found = short_fit(of_function(half, follmer.likelihoods.Normal(0.5)))
+    assert any("starts were not finite and were replaced" in note for note in found.notes)
+    assert np.all(found.sampler.draws[:, :, 0] <= 0)
+    assert np.isfinite(found.predict(X, key=jax.random.key(1)).mean).all()
+
+
+def test_a_density_that_is_nowhere_finite_is_refused():
+    target = of_function(lambda params, outputs: outputs + jnp.nan, "normal")
+    with pytest.raises(NonFiniteError, match="not finite at 128 of 128"):
+        short_fit(target)
+
+
+def test_a_network_whose_output_is_dead_is_not_good_for_predictions():
+    found = short_fit(of_function(lambda params, outputs: 0.0 * outputs, "normal"))
+    assert found.verdict is follmer.Verdict.DO_NOT_USE
+    assert "dead output" in found.judgement.advice
 
 
 def test_networks_with_hidden_layers_take_the_ensemble():

@@ -159,6 +159,14 @@ def test_noise_of_each_row_takes_several_columns(x64):
     assert noise.observed(y, (1, 4)).shape == (1, 2)
 
 
+@pytest.mark.parametrize("df", [4.0, 5.0])
+def test_t_noise_has_the_distribution_function_of_t_far_into_its_tails(x64, df):
+    y = np.concatenate([-np.logspace(6, -6, 13), [0.0], np.logspace(-6, 6, 13)])
+    np.testing.assert_allclose(
+        StudentT(df, 2.0).cdf(1.0, y), stats.t.cdf(y, df, 1.0, 2.0), rtol=1e-9
+    )
+
+
 def test_t_noise_of_each_row_has_a_scale_of_its_own(x64):
     outputs, y = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([0.0, 4.0])
     noise = StudentT(5.0, "per_row", scale_floor=0.1)

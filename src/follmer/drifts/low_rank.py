@@ -27,13 +27,12 @@ class LowRankMixture(eqx.Module):
 
     def draw(self, key: PRNGKeyArray) -> Float[Array, " dim"]:
         """One draw: a component first, then its Gaussian, by one exact step of its h-transform."""
-        choice_key, inner_key, floor_key = jax.random.split(key, 3)
+        choice_key, noise_key = jax.random.split(key)
         _, size, dim = self.points.shape
         chosen = self.points[jax.random.categorical(choice_key, self.log_shares)]
         mean = jnp.mean(chosen, axis=0)
-        dtype = self.points.dtype
-        inner = jax.random.normal(inner_key, (size,), dtype) / math.sqrt(max(size - 1, 1))
-        outer = jax.random.normal(floor_key, (dim,), dtype)
+        noise = jax.random.normal(noise_key, (size + dim,), self.points.dtype)
+        inner, outer = noise[:size] / math.sqrt(max(size - 1, 1)), noise[size:]
         return mean + self.width * (inner @ (chosen - mean)) + self.floor * outer
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:

@@ -10,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 from follmer.errors import InputError, unknown_option
 from follmer.fitting.gamma_search import GAMMAS
 from follmer.nsfs import ALGORITHM_OPTIONS, NSFS, State
+from follmer.plans.rungs import is_ensemble
 from follmer.posterior.posterior import Posterior
 from follmer.targets import AbstractTarget, as_any_target, data_digest
 from follmer.tools.checks import positive_float, positive_int
@@ -17,6 +18,9 @@ from follmer.tools.progress import NEVER, Deadline
 
 # Share of draws around 0 at which a density may overflow where training starts elsewhere.
 _RARE = 0.05
+# How wide draws are where members of an ensemble start, about, and the share at which a density may
+# overflow: members are replaced, in several rounds.
+_OF_MEMBERS, _REPLACEABLE = 0.1, 0.75
 # The arguments of `fit` itself, to tell a misspelt one.
 _OF_FIT = [
     *["key", "precondition", "reference", "chunk_size", "patience", "callbacks"],
@@ -73,10 +77,19 @@ class Request(NamedTuple):
 
     def check(self, key: PRNGKeyArray) -> None:
         """The density is finite where training will start."""
+        if self._is_ensemble:
+            self.target.check(key=key, scale=_OF_MEMBERS, tolerated=_REPLACEABLE)
+            return
         at_home = self.is_given or _is_name(self.precondition, "identity")
         gamma = 1.0 if self.algorithm is None else self.algorithm.process.gamma
         tolerated = 0.0 if at_home else _RARE
         self.target.check(key=key, scale=float(np.sqrt(gamma)), tolerated=tolerated)
+
+    @property
+    def _is_ensemble(self) -> bool:
+        if self.is_given or self.reference is not None or not isinstance(self.precondition, str):
+            return False
+        return is_ensemble(self.precondition, self.target, self.options)
 
     def fingerprint(self, key: PRNGKeyArray, chunk_size: int) -> dict[str, Any]:
         """What a resumed run must have in common with the first."""

@@ -45,8 +45,10 @@ class Limits(NamedTuple):
     # more than two effective draws a half (1.03 to 1.16 ± .02 on the six sets, 1.2 and more for
     # chains of 80 to 400 steps on concrete; energy's short chains are not seen).
     settled: float = 1.2
-    # Coordinates per row up to which it hardly matters whether chains have settled: what they would
-    # add is a tenth of the variance of y, a twentieth of its sd.
+    # Coordinates per row up to which it hardly matters whether chains have moved and settled: what
+    # they would add is a tenth of the variance of y, a twentieth of its sd. (On power and protein,
+    # .05 and .01, 90 % intervals of a single point cover .90 of test rows.) Rows are then left out
+    # of each chain by itself.
     at_stake: float = 0.1
     # Share of the variance of predictions that is inside chains, below which they are points (.05
     # and more on the six sets, .002 for the ends of descents).
@@ -61,6 +63,20 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
+def may_change(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
+    """Whether longer chains might predict otherwise; not where predictions are not finite."""
+    moved = audit.own_width >= limits.least_width and is_settled(audit, limits)
+    settled = moved or audit.at_stake <= limits.at_stake
+    known = np.isfinite((audit.rhat, audit.rhat_halves, audit.own_width, audit.drift)).all()
+    agreed = audit.rhat <= limits.agree and abs(audit.drift) <= limits.drift
+    return bool(known) and not (agreed and settled)
+
+
+def is_settled(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
+    """Whether the halves of chains agree, two standard errors granted to the other side."""
+    return audit.rhat_halves + 2.0 * audit.rhat_halves_se <= limits.settled
+
+
 def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[bool, str]:
     """Whether predictions can be relied on, and why or what to do."""
     if audit.num_chains < limits.fewest_chains:
@@ -73,23 +89,30 @@ def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[
     figures = (audit.rhat, audit.rhat_halves, audit.own_width, audit.drift, audit.loo)
     if not np.isfinite(figures).all():
         return False, "predictions are not finite: scaled x and y; target.check(key=…)"
-    if audit.own_width < limits.least_width:
+    if audit.rhat > limits.agree:
+        return False, "the members' predictions disagree: more members, or a longer run"
+    settled, moved = is_settled(audit, limits), audit.own_width >= limits.least_width
+    matters = audit.at_stake > limits.at_stake
+    if matters and not moved:
         return False, (
             "the chains have hardly moved from where their descents ended, so predictions are too "
             "sure: a longer run"
         )
-    if audit.rhat > limits.agree:
-        return False, "the members' predictions disagree: more members, or a longer run"
-    settled = audit.rhat_halves + 2.0 * audit.rhat_halves_se <= limits.settled
-    if not settled and audit.at_stake > limits.at_stake:
+    if matters and not settled:
         return False, "the chains have not settled, so predictions are too sure: a longer run"
     if abs(audit.drift) > limits.drift + 2.0 * audit.drift_se:
         return False, "predictions still change along the chains: a longer run"
+    if audit.loo + 2.0 * audit.loo_se < audit.without_x:
+        return False, (
+            "rows that are left out are less likely than by y's own distribution, which looks at "
+            "no x: a dead output, a noise that is set too small, or x that tells nothing of y"
+        )
     good = "members agree in what they predict, and the chains have settled; "
-    if not settled:
+    if not (settled and moved):
+        what = "have not settled" if moved else "have hardly moved from where their descents ended"
         good = (
-            "members agree in what they predict; the chains have not settled, which changes little "
-            "with so many rows; "
+            f"members agree in what they predict; the chains {what}, which changes little with so "
+            "many rows; "
         )
     if audit.unsound > limits.unsound:
         held_out = "look at held-out rows, with predict(x, y=…)"

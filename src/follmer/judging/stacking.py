@@ -15,6 +15,13 @@ _PSEUDO_ROWS = 5.0
 _ROUNDS, _CHANGE = 2000, 1e-6
 
 
+def left_out_of_each(
+    log_likelihood: Float[np.ndarray, "chains draws rows"],
+) -> Float[np.ndarray, "chains draws rows"]:
+    """ln of draws' weights, of sum 1 in each chain, when a row is left out."""
+    return -log_likelihood - np.logaddexp.reduce(-log_likelihood, axis=1, keepdims=True)
+
+
 def loo_by_chain(
     log_likelihood: Float[np.ndarray, "chains draws rows"],
 ) -> Float[np.ndarray, "chains rows"]:
@@ -22,12 +29,24 @@ def loo_by_chain(
 
     All rows at once; PSIS of each by itself takes a hundred times as long and ranks chains alike.
     """
-    count = log_likelihood.shape[1]
-    logs = -log_likelihood - np.logaddexp.reduce(-log_likelihood, axis=1, keepdims=True)
+    return np.logaddexp.reduce(_truncated(log_likelihood) + log_likelihood, axis=1)
+
+
+def levels_by_chain(
+    log_likelihood: Float[np.ndarray, "chains draws rows"],
+    cdf: Float[np.ndarray, "chains draws rows"],
+    shares: Float[np.ndarray, " chains"],
+) -> Float[np.ndarray, " rows"]:
+    """P(Y_i ≤ y_i | all rows but i) by chains with their shares, in the same way."""
+    return shares @ np.sum(np.exp(_truncated(log_likelihood)) * cdf, axis=1)
+
+
+def _truncated(
+    log_likelihood: Float[np.ndarray, "chains draws rows"],
+) -> Float[np.ndarray, "chains draws rows"]:
     # Weights of mean 1/count, cut off at √count times that.
-    logs = np.minimum(logs, -0.5 * np.log(count))
-    total = np.logaddexp.reduce(logs + log_likelihood, axis=1)
-    return total - np.logaddexp.reduce(logs, axis=1)
+    logs = np.minimum(left_out_of_each(log_likelihood), -0.5 * np.log(log_likelihood.shape[1]))
+    return logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
 
 
 def stacked(elpd: Float[np.ndarray, "chains rows"]) -> Float[np.ndarray, " chains"]:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from follmer.errors import NonFiniteError
 from follmer.mcmc.groups import batch_share, by_group
 from follmer.targets import AbstractTarget
-from follmer.targets.density import values_and_gradients
+from follmer.targets.density import Density
 from follmer.tools.keys import normals
 from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
@@ -53,10 +53,11 @@ def start_widths(target: AbstractTarget) -> Float[np.ndarray, " dim"]:
 def starts(target: AbstractTarget, count: int, key: PRNGKeyArray) -> Members:
     """Random starts at which the density and its gradient are finite."""
     widths = start_widths(target)
+    density = Density(target)
     x = widths * normals(key, "starts", (count, target.dim))
     replaced = 0
     for attempt in range(1, _ROUNDS + 1):
-        value, gradient = values_and_gradients(target, x.astype(target.dtype))
+        value, gradient = density(x.astype(target.dtype))
         bad = ~(np.isfinite(value) & np.isfinite(gradient).all(axis=1))
         if not bad.any():
             return Members(jax.device_put(x.astype(target.dtype)), replaced)

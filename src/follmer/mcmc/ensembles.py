@@ -82,6 +82,11 @@ class Schedule(NamedTuple):
         descent = self.num_descent_steps * batch_share(self.descent_batch, num_data)
         return int(self.num_members * (descent + self.num_steps * per_step))
 
+    @property
+    def prolonged(self) -> "Schedule":
+        """With twice as many steps of the chains: what was kept becomes burn-in."""
+        return self._replace(num_steps=2 * self.num_steps)
+
     def of_length(self, num_steps: int) -> "Schedule":
         """The same with chains of that many steps, and descents in proportion."""
         descent = max(self.num_descent_steps * num_steps // self.num_steps, 1)
@@ -96,6 +101,7 @@ class Ensemble(NamedTuple):
     replaced: int  # starts that were not finite
     undone: int  # steps that were not finite
     interrupted: bool
+    schedule: Schedule  # that was followed: the chains may have been prolonged
     points: Float[np.ndarray, "members dim"]  # where the descents ended
 
 
@@ -114,6 +120,8 @@ class Progress(NamedTuple):
 # Reads what an interrupted run left, writes what a run has so far.
 Load = Callable[[], dict[str, np.ndarray] | None]
 Save = Callable[[dict[str, np.ndarray]], object]
+# Whether chains may end, by their states after the burn-in.
+Settled = Callable[[Float[np.ndarray, "chains draws dim"]], bool]
 
 
 def run_ensemble(
@@ -124,15 +132,16 @@ def run_ensemble(
     points: Float[Array, "members dim"] | None = None,
     load: Load = lambda: None,
     save: Save | None = None,
+    settled: Settled = lambda states: True,
     progress: bool = True,
     stop: Callable[[], bool] = NEVER,
 ) -> Ensemble:
     """Descend from random starts, run a chain from each end, and return the chains' later states.
 
-    Chains start from `points` where they are given, without descents. Ctrl-C, or `stop`, ends the
-    chains, and what they have so far is returned.
+    Chains start from `points` where they are given, without descents. They are prolonged once
+    unless they are `settled`. Ctrl-C, or `stop`, ends them, and what they have so far is returned.
     """
-    found = load()
+    found, planned = load(), schedule.num_kept
     total = schedule.num_descent_steps + schedule.num_steps
     interrupted = False
     with Bar(total, visible=progress, name="ensemble", unit="step") as bar:
@@ -146,7 +155,16 @@ def run_ensemble(
         bar.advance(schedule.thinning * _count(now))
         saved_at = time.monotonic()
         try:
-            while _count(now) < schedule.num_kept:
+            while True:
+                count = _count(now)
+                ends_here = count == planned == schedule.num_kept
+                # A run that was interrupted later has been prolonged already.
+                late = count > schedule.num_kept
+                if late or (ends_here and not (stop() or settled(_later(now.kept)))):
+                    bar.extend(schedule.num_steps)
+                    schedule = schedule.prolonged
+                if count >= schedule.num_kept:
+                    break
                 now = _continued(target, schedule, key, now)
                 bar.advance(schedule.thinning * len(now.kept[-1]))
                 if save and first_says(time.monotonic() - saved_at > _SECONDS_BETWEEN_FILES):
@@ -158,7 +176,7 @@ def run_ensemble(
         except KeyboardInterrupt:
             interrupted = True
         _keep(now, save)
-    return _ensemble(target, now, key, interrupted)
+    return _ensemble(target, schedule, now, key, interrupted)
 
 
 def point_estimates(
@@ -340,12 +358,14 @@ def _dynamics(target: AbstractTarget, burnt_in: float) -> microcanonical.Dynamic
 
 
 def _ensemble(
-    target: AbstractTarget, now: Progress, key: PRNGKeyArray, interrupted: bool
+    target: AbstractTarget,
+    schedule: Schedule,
+    now: Progress,
+    key: PRNGKeyArray,
+    interrupted: bool,
 ) -> Ensemble:
     """The later states; those of chains that never were finite left out."""
-    kept = np.concatenate([*now.kept, np.asarray(now.state.x)[None]]) if interrupted else None
-    states = np.concatenate(now.kept) if kept is None else kept
-    states = states[int(BURN_IN * len(states)) :].swapaxes(0, 1).copy()
+    states = _later([*now.kept, np.asarray(now.state.x)[None]] if interrupted else now.kept)
     sound = np.isfinite(_values(target, states[:, -1], key))
     if not sound.any():
         raise NonFiniteError(
@@ -355,7 +375,14 @@ def _ensemble(
         )
     undone = int(np.sum(np.asarray(now.state.undone)))
     replaced = now.replaced + int(np.sum(~sound))
-    return Ensemble(states[sound], replaced, undone, interrupted, np.asarray(now.points))
+    points = np.asarray(now.points)
+    return Ensemble(states[sound], replaced, undone, interrupted, schedule, points)
+
+
+def _later(kept: list[np.ndarray]) -> Float[np.ndarray, "chains draws dim"]:
+    """The states after the burn-in."""
+    states = np.concatenate(kept)
+    return states[int(BURN_IN * len(states)) :].swapaxes(0, 1).copy()
 
 
 def _keep(now: Progress, save: Save | None) -> None:

@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from follmer.targets import AbstractTarget
+from follmer.targets.density import Density
+from follmer.tools.keys import normals
 from follmer.tools.mesh import PATHS, over
 from follmer.tools.programs import compiled
 
@@ -46,17 +49,17 @@ class Dynamics(NamedTuple):
     energy_variance: Float[Array, ""]  # of a step, per dimension: step sizes are steered to it
 
 
-@compiled
 def as_particles(
     target: AbstractTarget, x: Float[Array, "chains dim"], key: PRNGKeyArray
 ) -> Particles:
     """Particles at given places, with random directions and a first, short step."""
-    x = over(PATHS, x)
-    direction = jax.random.normal(key, x.shape, x.dtype)
-    value, gradient = jax.vmap(jax.value_and_grad(target.log_density))(x)
+    direction = normals(key, "directions", x.shape)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    found = Density(target)(np.asarray(x))
     first = jnp.full(len(x), _FIRST_STEP * target.dim**0.5, x.dtype)
     undone = jnp.zeros(len(x), jnp.int32)
-    return Particles(x, _unit(direction), value, gradient, first, undone)
+    u, value, gradient = (jnp.asarray(part, x.dtype) for part in (direction, *found))
+    return Particles(x, u, value, gradient, first, undone)
 
 
 @compiled

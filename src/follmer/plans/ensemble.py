@@ -7,12 +7,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from follmer.errors import InputError
-from follmer.mcmc.ensembles import BURN_IN, Schedule, run_ensemble
+from follmer.judging import audit_predictions
+from follmer.judging.predictive_audit import may_change
+from follmer.mcmc.ensembles import BURN_IN, Schedule, Settled, run_ensemble
 from follmer.plans.fresh_draws import sampler_of
 from follmer.plans.plan import Plan
 from follmer.plans.survey import Survey
 from follmer.posterior.along_chains import ChainFlow
-from follmer.targets import AbstractTarget
+from follmer.targets import AbstractTarget, as_target
 from follmer.tools.keys import named_key
 
 METHOD = "ensemble"
@@ -65,10 +67,15 @@ def ensemble(
         named_key(key, "ensemble"),
         load=store.load if store is not None else lambda: None,
         save=None if store is None else store.save,
+        settled=_settled(target, schedule, named_key(key, "settled"), num_iterations),
         progress=survey.progress,
         stop=survey.out_of_time,
     )
-    survey.density.gradient_evaluations += schedule.gradients(target.num_data)
+    if found.schedule != schedule:
+        notes.append(
+            "the chains were prolonged: they had not settled, or predictions still changed"
+        )
+    survey.density.gradient_evaluations += found.schedule.gradients(target.num_data)
     sampler = sampler_of(target, found.draws, METHOD, named_key(key, "flow"))
     words = _words(schedule, found.draws)
     if isinstance(sampler, ChainFlow):
@@ -80,6 +87,19 @@ def ensemble(
     if found.interrupted:
         notes.append("the chains were interrupted, or out of time: they are shorter than planned")
     return Plan("ensemble", target, {}, words, sampler, notes=tuple(notes))
+
+
+def _settled(
+    target: AbstractTarget, schedule: Schedule, key: PRNGKeyArray, num_iterations: int | None
+) -> Settled:
+    """Tells of chains whether more steps, where they are affordable, might change predictions."""
+    operations = 2.0 * _MEMBERS * target.gradient_cost * schedule.prolonged.num_steps
+    chosen = num_iterations is not None or schedule.batch_size is not None
+    predicts = target.num_data is not None and getattr(target, "predictive", None) is not None
+    if chosen or not predicts or operations > _WHOLE_BUDGET:
+        return lambda states: True
+    model = as_target(target)
+    return lambda states: not may_change(audit_predictions(model, states, key))
 
 
 def schedule_for(target: AbstractTarget, batch_size: int | None = None) -> Schedule:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from follmer.judging.pointwise import pointwise_log_likelihood
-from follmer.judging.predictions import judged_draws, psis_loo, rows_judged
+from follmer.judging.predictions import judged_draws, psis_loo, rows_judged, rows_shared
 from follmer.judging.stacking import loo_by_chain, stacked
 from follmer.posterior.along_chains import ChainFlow, along_chains
 from follmer.posterior.samplers import StoredDraws
@@ -21,8 +21,8 @@ _FORMS = ((10, 0.5), (10, 0.25), (5, 0.25))
 _TOLERANCE = 0.01
 # Nats of log density that the isotropic floor may cost.
 _FLOOR_COST = 0.1
-# Draws by which a flow is compared, and states at which gradients are taken for its floor.
-_DRAWS, _STATES = 1024, 64
+# States at which gradients are taken for a flow's floor.
+_STATES = 64
 # Fewer states where gradients are expensive: operations of all of them, and how many at least. In
 # so many dimensions one state tells the trace.
 _GRADIENTS_COST, _FEWEST_STATES = 1e12, 8
@@ -50,16 +50,29 @@ def sampler_of(
     logs = pointwise_log_likelihood(model, flat, rows, progress=False)
     if not np.isfinite(logs).all():
         return stored
-    shares = stacked(loo_by_chain(logs.reshape(*states.shape[:2], len(rows))))
+    shares = _shares(model, states, named_key(key, "shares"))
     floor = flow_floor(target, chains) if floor is None else floor
     if np.isfinite(floor) and chains.shape[1] >= max(size for size, _ in _FORMS):
         least = psis_loo(logs).mean - _TOLERANCE
         for size, width in _FORMS:
             equal = along_chains(target, chains, size, width, floor)
-            draws, _ = equal.sample(_DRAWS, named_key(key, f"draws {size}"), None, progress=False)
+            # As many as there are states: the program for their likelihoods is there.
+            fresh = named_key(key, f"draws {size}")
+            draws, _ = equal.sample(len(flat), fresh, None, progress=False)
             if _loo(model, np.asarray(draws), rows) >= least:
                 return along_chains(target, chains, size, width, floor, shares)
     return StoredDraws(chains, method, exact=False, shares=shares)
+
+
+def _shares(
+    model: Target, states: Float[np.ndarray, "chains draws dim"], key: PRNGKeyArray
+) -> Float[np.ndarray, " chains"]:
+    rows = rows_shared(model, key)
+    flat = states.reshape(-1, states.shape[-1])
+    logs = pointwise_log_likelihood(model, flat, rows, progress=False)
+    if not np.isfinite(logs).all():
+        return np.full(len(states), 1.0 / len(states))
+    return stacked(loo_by_chain(logs.reshape(*states.shape[:2], len(rows))))
 
 
 def narrowest_flow(

@@ -156,7 +156,7 @@ def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> lis
         )
     if target.has_locals:
         names = ["identity" if precondition == "identity" else "structured"]
-    elif precondition == "ensemble" or (precondition == "auto" and _is_network(target, options)):
+    elif is_ensemble(precondition, target, options):
         _check_of_ensemble(options)
         chosen = functools.partial(ensemble, **options)
         return [("ensemble", chosen)]
@@ -172,8 +172,14 @@ def ladder(precondition: Any, survey: Survey, options: Mapping[str, Any]) -> lis
     return [(name, RUNGS[name]) for name in names]
 
 
-def _is_network(target: AbstractTarget, options: Mapping[str, Any]) -> bool:
-    """Whether modes are countless: hidden layers, and nothing set that only training can honour."""
+def is_ensemble(precondition: str, target: AbstractTarget, options: Mapping[str, Any]) -> bool:
+    """Whether the ladder is the ensemble alone.
+
+    It was asked for, or modes are countless: hidden layers, and nothing set that only training can
+    honour.
+    """
+    if precondition != "auto" or target.has_locals:
+        return precondition == "ensemble"
     predictive = getattr(target, "predictive", None)
     hidden = predictive is not None and predictive.has_hidden_layers
     return hidden and options.keys() <= _OF_ANY_SAMPLER

@@ -160,11 +160,12 @@ def in_turns(
 ) -> PyTree:
     """`jax.lax.map` with so many rows at once, on a mesh by every device along "paths"."""
     mesh = TRACED.get()
-    if mesh is None or PATHS not in mesh.axis_names:
-        return jax.lax.map(function, rows, batch_size=at_once)
+    devices = 1 if mesh is None else dict(mesh.shape).get(PATHS, 1)
     count = jax.tree.leaves(rows)[0].shape[0]
-    size = min((at_once or 1) * mesh.shape[PATHS], count)
-    # Filled up by the last row.
+    size = min((at_once or 1) * devices, count)
+    if devices == 1 and (size < 2 or count % size == 0):
+        return jax.lax.map(function, rows, batch_size=at_once)
+    # Filled up by the last row: a remainder would be compiled by itself.
     places = np.minimum(np.arange(-(-count // size) * size), count - 1).reshape(-1, size)
 
     def turn(chosen: Array) -> PyTree:

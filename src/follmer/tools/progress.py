@@ -109,6 +109,10 @@ class Bar:
         if values:
             self.show(**values)
 
+    def extend(self, count: int) -> None:
+        """So much more is to be done."""
+        self._bar.total += count
+
     def show(self, **values: float) -> None:
         """Values beside the bar, when it is drawn next."""
         names = {"elbo": "ELBO", "ess": "ESS"}
