@@ -193,6 +193,9 @@ def test_what_is_not_good_for_predictions(change, words):
         ({"rhat": 1.3}, True),
         ({"rhat_halves": 1.3}, True),
         ({"rhat_halves": 1.3, "at_stake": 0.05}, False),
+        # Halves of 1.3 effective draws miss .37 of a chain's width: .074 of the variance of y.
+        ({"rhat_halves": 1.3, "at_stake": 0.2}, False),
+        ({"own_width": 0.001, "at_stake": 0.2}, True),
         # Too little to be refused, with its error.
         ({"drift": 0.06}, True),
         # What more steps do not mend.
@@ -208,6 +211,9 @@ def test_chains_that_have_not_settled_matter_little_where_rows_are_many():
     good, advice = judge_predictions(GOOD._replace(rhat_halves=1.3, at_stake=0.05))
     assert good
     assert "have not settled" in advice
+    assert judge_predictions(GOOD._replace(rhat_halves=1.3, at_stake=0.2))[0]
+    assert not judge_predictions(GOOD._replace(rhat_halves=1.3, at_stake=0.3))[0]
+    assert not judge_predictions(GOOD._replace(rhat_halves=2.0, at_stake=0.2))[0]
     # Even points would do, if there are several and they agree.
     good, advice = judge_predictions(GOOD._replace(own_width=0.001, at_stake=0.05))
     assert good

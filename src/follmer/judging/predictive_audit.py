@@ -45,10 +45,10 @@ class Limits(NamedTuple):
     # more than two effective draws a half (1.03 to 1.16 ± .02 on the six sets, 1.2 and more for
     # chains of 80 to 400 steps on concrete; energy's short chains are not seen).
     settled: float = 1.2
-    # Coordinates per row up to which it hardly matters whether chains have moved and settled: what
-    # they would add is a tenth of the variance of y, a twentieth of its sd. (On power and protein,
-    # .05 and .01, 90 % intervals of a single point cover .90 of test rows.) Rows are then left out
-    # of each chain by itself.
+    # What chains that have not settled may miss of the variance of y, where it hardly matters: a
+    # tenth, a twentieth of its sd. (On power and protein, of .05 and .01 coordinates per row, 90 %
+    # intervals of a single point cover .90 of test rows.) Where there are no more coordinates per
+    # row than that, rows are left out of each chain by itself.
     at_stake: float = 0.1
     # Share of the variance of predictions that is inside chains, below which they are points (.05
     # and more on the six sets, .002 for the ends of descents).
@@ -66,7 +66,7 @@ LIMITS = Limits()
 def may_change(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
     """Whether longer chains might predict otherwise; not where predictions are not finite."""
     moved = audit.own_width >= limits.least_width and is_settled(audit, limits)
-    settled = moved or audit.at_stake <= limits.at_stake
+    settled = moved or may_be_missed(audit, limits) <= limits.at_stake
     known = np.isfinite((audit.rhat, audit.rhat_halves, audit.own_width, audit.drift)).all()
     agreed = audit.rhat <= limits.agree and abs(audit.drift) <= limits.drift
     return bool(known) and not (agreed and settled)
@@ -75,6 +75,17 @@ def may_change(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
 def is_settled(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
     """Whether the halves of chains agree, two standard errors granted to the other side."""
     return audit.rhat_halves + 2.0 * audit.rhat_halves_se <= limits.settled
+
+
+def may_be_missed(audit: PredictiveAudit, limits: Limits = LIMITS) -> float:
+    """What chains may miss of the variance of y, at most.
+
+    Of its own width a chain misses 1/(2n) on average, where each half has n effective draws and so
+    an R-hat of √(1 + 1/n); all of it where it has hardly moved.
+    """
+    rhat = audit.rhat_halves + 2.0 * audit.rhat_halves_se
+    moved = audit.own_width >= limits.least_width
+    return audit.at_stake * (min(0.5 * (rhat**2 - 1.0), 1.0) if moved else 1.0)
 
 
 def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[bool, str]:
@@ -92,7 +103,7 @@ def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[
     if audit.rhat > limits.agree:
         return False, "the members' predictions disagree: more members, or a longer run"
     settled, moved = is_settled(audit, limits), audit.own_width >= limits.least_width
-    matters = audit.at_stake > limits.at_stake
+    matters = may_be_missed(audit, limits) > limits.at_stake
     if matters and not moved:
         return False, (
             "the chains have hardly moved from where their descents ended, so predictions are too "
