@@ -149,6 +149,16 @@ def test_points_from_where_a_gaussian_is_seen_are_explained(key):
     assert chosen == {tuple(one) for one in x[nearer]}
 
 
+def test_points_where_slopes_overflow_or_vanish_are_not_screened(key):
+    """Squared squares, far out, are beyond single precision; a plateau has no slope."""
+
+    def overflows(x):
+        return jnp.where(x[0] > 30.0, 0.0, -(jnp.sum((x**2 - 100.0) ** 2 / 400.0) ** 5))
+
+    found = search(overflows, 2, key, climbs_to_one=256, num_screened=4096)
+    assert len(found.x) >= 1
+
+
 def test_climbs_that_a_bent_ridge_stops_are_no_modes(key):
     """Far up the bend single precision knows no way on."""
 

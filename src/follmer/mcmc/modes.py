@@ -216,14 +216,16 @@ class _Found:
         narrow mode that climbs are unlikely to start near shows by one gradient each.
         """
         _, slopes = self._density(x)
+        steepest = np.abs(slopes).max(axis=1)
+        known = np.isfinite(steepest) & (steepest > 0.0)
+        x, slopes = x[known], slopes[known] / steepest[known, None]
         explained = np.full(len(x), -1.0)
         for one in self.gaussians:
             root = safe_cholesky(one.covariances[0])
             slope, way = slopes @ root, np.linalg.solve(root, (one.means[0] - x).T).T
             lengths = np.linalg.norm(slope, axis=1) * np.linalg.norm(way, axis=1)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                explained = np.fmax(explained, np.sum(slope * way, axis=1) / lengths)
-        explained[~np.isfinite(slopes).all(axis=1)] = 1.0
+            cosines = np.sum(slope * way, axis=1) / np.maximum(lengths, np.finfo(float).tiny)
+            explained = np.maximum(explained, cosines)
         return x[np.argsort(explained)[:count]]
 
     def _finished(self, ends: Ends, scale: Float[np.ndarray, " dim"]) -> Ends:
