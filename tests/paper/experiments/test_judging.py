@@ -19,7 +19,9 @@ from follmer.paper.experiments import (
 
 def draws_of(sample):
     """Draws that are what `sample(number)` says."""
-    return SimpleNamespace(sample=sample, method=SimpleNamespace(num_samples=2))
+    return SimpleNamespace(
+        sample=sample, method=SimpleNamespace(num_samples=2, is_timed_by_draws=False)
+    )
 
 
 def test_masses_are_the_shares_of_draws_nearest_to_each_mode():
