@@ -36,7 +36,7 @@ def test_laplace_is_exact_on_a_normal(normal, key):
     found = laplace(normal, key)
     assert found.log_evidence == pytest.approx(0.0, abs=1e-3)
     assert found.ess_fraction == pytest.approx(1.0, abs=1e-3)
-    assert found.verdict == "use the weights"
+    assert found.verdict is None
     assert found.gradient_evaluations < 50
     se = 1 / np.sqrt(NUM_DRAWS)
     np.testing.assert_allclose(found.draws.mean(axis=0), MEAN, atol=4 * se)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from follmer import baselines
-from follmer.judging import ChainDiagnostics, diagnose, judge
+from follmer.judging import ChainDiagnostics, diagnose
 from follmer.targets import Target
 
 # One budget for every target.
@@ -74,7 +74,10 @@ def weighted(
     gradient_evaluations: int | None,
     note: str = "",
 ) -> Result:
-    """A result whose numbers follow from its log weights."""
+    """A result whose numbers follow from its log weights.
+
+    They are blind to modes that no draw visits, so alone they are no verdict.
+    """
     found = diagnose(log_weights)
     return Result(
         draws,
@@ -86,8 +89,7 @@ def weighted(
         found.log_evidence_se,
         found.ess_fraction,
         found.khat,
-        judge(found).name,
-        note,
+        note=note,
     )
 
 
