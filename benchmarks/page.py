@@ -34,7 +34,8 @@ _KINDS: dict[str, Any] = {
     "search": (SearchRecord, search_table),
     "posteriordb": (PosteriordbRecord, table),
     "networks": (NetworkRecord, networks_table),
-    "networks_large": (NetworkRecord, networks_table),
+    "networks_power": (NetworkRecord, networks_table),
+    "networks_protein": (NetworkRecord, networks_table),
     "estimators": (NetworkRecord, estimators_table),
 }
 
