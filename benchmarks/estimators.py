@@ -49,6 +49,7 @@ from follmer.bench.table import as_json
 from follmer.datasets.dataset import Dataset
 from follmer.errors import in_a_line
 from follmer.sklearn import FollmerClassifier, FollmerRegressor
+from follmer.tools.checks import known_names
 from follmer.tools.tables import header, machine, markdown
 
 BUNDLED: dict[str, Callable[..., Any]] = {
@@ -219,12 +220,14 @@ def _mean(values: Any, digits: int = 3, error: bool = True) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("sets", nargs="*", default=list(SETS), choices=[*SETS, []])
+    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=None)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
+    options.sets = options.sets or list(SETS)
+    known_names("data set", options.sets, SETS)
     measured_on = machine(_command(options))
     records = stored(options.out, measured_on["commit"]) if options.resume else []
     done = {(one.split, one.set) for one in records}
