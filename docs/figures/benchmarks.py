@@ -145,7 +145,7 @@ def time_to_quality() -> Figure:
                 one["seconds"], error, shapes[one["method"]], color=colour, label=one["method"]
             )
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="error of ln Z, nats")
-        axes.set(xlim=(1, 1000), ylim=(0.5 * LEAST, 300))
+        axes.set(xlim=(0.5, 1000), ylim=(0.5 * LEAST, 300))
     plots.legend(panels[1])
     return figure
 
