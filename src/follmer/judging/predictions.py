@@ -50,21 +50,18 @@ class Loo(NamedTuple):
 
 def psis_loo(
     log_likelihood: Float[np.ndarray, "draws rows"],
-    shares: Float[np.ndarray, " draws"] | None = None,
     cdf: Float[np.ndarray, "draws rows"] | None = None,
     log_weights: Float[np.ndarray, "draws rows"] | None = None,
 ) -> Loo:
     """ln p(y_i | all rows but i), by Pareto-smoothed importance sampling (arviz-stats).
 
-    Draws have shares, of sum 1, or equal ones, and `log_weights` when a row is left out: their
-    shares over its likelihood unless given. `cdf` are their distribution functions at y.
+    `log_weights` are those of draws when a row is left out: their shares over its likelihood, equal
+    shares unless given. `cdf` are their distribution functions at y.
     """
     from arviz_stats.base import array_stats
 
     count, num_rows = log_likelihood.shape
-    if log_weights is None:
-        log_shares = np.zeros(count) if shares is None else np.log(shares)
-        log_weights = log_shares[:, None] - log_likelihood
+    log_weights = -log_likelihood if log_weights is None else log_weights
     elpd, khat, levels = np.empty(num_rows), *np.full((2, num_rows), np.nan)
     for row, (values, logs) in enumerate(zip(log_likelihood.T, log_weights.T, strict=True)):
         logs = logs - np.logaddexp.reduce(logs)
