@@ -65,11 +65,16 @@ LIMITS = Limits()
 
 def may_change(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
     """Whether longer chains might predict otherwise; not where predictions are not finite."""
-    moved = audit.own_width >= limits.least_width and is_settled(audit, limits)
-    settled = moved or may_be_missed(audit, limits) <= limits.at_stake
+    settled = has_moved(audit, limits) and is_settled(audit, limits)
+    matters = may_be_missed(audit, limits) > limits.at_stake
     known = np.isfinite((audit.rhat, audit.rhat_halves, audit.own_width, audit.drift)).all()
     agreed = audit.rhat <= limits.agree and abs(audit.drift) <= limits.drift
-    return bool(known) and not (agreed and settled)
+    return bool(known) and not (agreed and (settled or not matters))
+
+
+def has_moved(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
+    """Whether chains are wider than the points where their descents ended."""
+    return audit.own_width >= limits.least_width
 
 
 def is_settled(audit: PredictiveAudit, limits: Limits = LIMITS) -> bool:
@@ -83,9 +88,10 @@ def may_be_missed(audit: PredictiveAudit, limits: Limits = LIMITS) -> float:
     Of its own width a chain misses 1/(2n) on average, where each half has n effective draws and so
     an R-hat of √(1 + 1/n); all of it where it has hardly moved.
     """
+    if not has_moved(audit, limits):
+        return audit.at_stake
     rhat = audit.rhat_halves + 2.0 * audit.rhat_halves_se
-    moved = audit.own_width >= limits.least_width
-    return audit.at_stake * (min(0.5 * (rhat**2 - 1.0), 1.0) if moved else 1.0)
+    return audit.at_stake * min(0.5 * (rhat**2 - 1.0), 1.0)
 
 
 def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[bool, str]:
@@ -102,7 +108,7 @@ def judge_predictions(audit: PredictiveAudit, limits: Limits = LIMITS) -> tuple[
         return False, "predictions are not finite: scaled x and y; target.check(key=…)"
     if audit.rhat > limits.agree:
         return False, "the members' predictions disagree: more members, or a longer run"
-    settled, moved = is_settled(audit, limits), audit.own_width >= limits.least_width
+    settled, moved = is_settled(audit, limits), has_moved(audit, limits)
     matters = may_be_missed(audit, limits) > limits.at_stake
     if matters and not moved:
         return False, (
