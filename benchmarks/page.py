@@ -3,6 +3,7 @@
 follmer bench NAMES --json > docs/results/bench/FILE.json
 python -m benchmarks.estimators
 python -m benchmarks.search
+python -m benchmarks.nested
 python -m benchmarks.page
 """
 
