@@ -258,4 +258,25 @@ def test_the_command_goes_all_the_way_at_toy_size(tmp_path):
     assert [one["method"] for one in read(tmp_path, "results")] == ["mc_sfs", "sgld"]
     (figure,) = read(tmp_path, "figures")
     assert (tmp_path / figure["file"]).is_file()
+
+
+def test_only_what_a_folder_lacks_is_run(tmp_path):
+    tiny = ["gaussian_mixture", "--tiny", "--methods", "sgld", "--out", str(tmp_path)]
+    runner = CliRunner()
+    assert runner.invoke(app, ["reproduce", *tiny, "--seeds", "2"]).exit_code == 0
+    before = read(tmp_path, "results")
+    failed = {**before[1]["settings"], "error": "ZeroDivisionError: no luck"}
+    spoilt = [before[0], {**before[1], "settings": failed, "metrics": {}}]
+    (tmp_path / "results.json").write_text(json.dumps(spoilt))
+    result = runner.invoke(app, ["reproduce", *tiny, "--seeds", "3", "--missing"])
+    assert result.exit_code == 0, result.stderr
+    assert "seed 0" not in result.stderr
+    first, *others = read(tmp_path, "results")
+    assert first == before[0]
+    assert [one["seed"] for one in others] == [1, 2]
+    assert others[0]["metrics"] == before[1]["metrics"]
+    assert all(one["settings"]["made"].endswith("--missing --tiny") for one in others)
+    earlier, later = read(tmp_path, "run")["command"].split(" && ")
+    assert "--seeds 2" in earlier
+    assert "--seeds 3" in later
     assert (tmp_path / "report.html").is_file()

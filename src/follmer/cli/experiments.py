@@ -158,6 +158,9 @@ def reproduce(
     out: Annotated[
         Path, typer.Option(help="The folder to write; what other runs left there stays.")
     ] = Path("results"),
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Run only what the folder lacks.")
+    ] = False,
     tiny: Tiny = False,
 ) -> None:
     """Run the paper's experiments: a table beside the paper's numbers, figures and a page."""
@@ -180,6 +183,7 @@ def reproduce(
                 seeds=seeds,
                 iterations=iterations,
                 out=out,
+                missing=missing,
                 tiny=tiny,
                 progress=tell,
             )

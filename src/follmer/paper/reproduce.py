@@ -3,14 +3,14 @@
 import itertools
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from follmer import plots
 from follmer.errors import in_a_line
 from follmer.paper.experiments.experiment import METHODS, Picture, Record, Trial
-from follmer.paper.experiments.running import EXPERIMENTS, Result, run
+from follmer.paper.experiments.running import EXPERIMENTS, Place, Result, run
 from follmer.paper.report import write_page
 from follmer.paper.report.reading import read_run
 from follmer.tools.checks import options_checked
@@ -30,6 +30,7 @@ def reproduce(
     seeds: int = 5,
     iterations: int | None = None,
     out: str | Path = "results",
+    missing: bool = False,
     tiny: bool = False,
     progress: Progress = lambda line: None,
 ) -> Path:
@@ -46,6 +47,8 @@ def reproduce(
       experiments, preset and methods are replaced and all others stay, so that presets and
       methods can share a page. Figures show all methods: where results of other methods stay, so
       do the earlier figures, and none are drawn.
+    - `missing`: only what the folder lacks is run, as after an interruption or with more `seeds`;
+      what failed is run again.
     - `tiny`: all the way at toy size, to see that it works; the numbers mean nothing.
     - `progress`: told a line at a time.
 
@@ -53,6 +56,8 @@ def reproduce(
     interrupted run keeps what it has.
     """
     names = tuple(dict.fromkeys(names))
+    command = _command(names, preset, methods, seeds, iterations, missing, tiny)
+    held = _held(Path(out)) if missing else frozenset()
     # These refuse before anything is written, and before hours of training.
     results = run(
         names,
@@ -61,10 +66,11 @@ def reproduce(
         seeds=seeds,
         iterations=iterations,
         tiny=tiny,
+        held=held,
         progress=progress,
     )
     plots.figure()
-    folder = _Folder(Path(out), _command(names, preset, methods, seeds, iterations, tiny))
+    folder = _Folder(Path(out), command, held)
     try:
         for name, own in itertools.groupby(results, key=lambda result: result[0].experiment):
             _reproduce_one(folder, name, preset, methods, own, progress)
@@ -109,8 +115,9 @@ def _reproduce_one(
 class _Folder:
     """The files of a run: what earlier runs left there, and what this one adds."""
 
-    def __init__(self, path: Path, command: str):
+    def __init__(self, path: Path, command: str, held: Collection[Place]):
         self.path = path
+        self._held = held
         self._records: list[dict[str, Any]] = []
         self._figures: list[dict[str, Any]] = []
         self._command = command
@@ -129,7 +136,7 @@ class _Folder:
         self._write("results.json", self._records)
 
     def clear(self, experiment: str, preset: str, methods: Sequence[str]) -> bool:
-        """Forget what earlier runs left of these methods; whether they left others.
+        """Forget what earlier runs left of these methods and is not held; whether others stay.
 
         Figures go where there are no others.
         """
@@ -137,7 +144,10 @@ class _Folder:
         def is_own(content: dict[str, Any]) -> bool:
             return (content["experiment"], content["preset"]) == (experiment, preset)
 
-        others = [one for one in self._records if is_own(one) and one["method"] not in methods]
+        def stays(record: dict[str, Any]) -> bool:
+            return record["method"] not in methods or _place(record) in self._held
+
+        others = [one for one in self._records if is_own(one) and stays(one)]
         gone = [] if others else [one["file"] for one in self._figures if is_own(one)]
         self._figures = [one for one in self._figures if one["file"] not in gone]
         self._records = [one for one in self._records if not is_own(one) or one in others]
@@ -169,7 +179,8 @@ class _Folder:
         """Whether this run replaces all that an earlier command left."""
         what, own = (one.partition(" --seeds ")[0] for one in (command, self._command))
         return (
-            command != self._command
+            not self._held
+            and command != self._command
             and what == own
             and _methods(command) <= _methods(self._command)
         )
@@ -181,6 +192,18 @@ class _Folder:
     def _write(self, name: str, content: Any) -> None:
         with replacing(self.path / name) as file:
             file.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False).encode())
+
+
+def _held(path: Path) -> frozenset[Place]:
+    """What a folder holds and did not fail; nothing where there is no folder."""
+    records = read_run(path).records if (path / "results.json").exists() else []
+    return frozenset(_place(one) for one in records if "error" not in one["settings"])
+
+
+def _place(record: dict[str, Any]) -> Place:
+    settings = record["settings"]
+    own = (record["experiment"], record["preset"], record["method"], record["seed"])
+    return (*own, settings.get("case", ""))
 
 
 def _methods(command: str) -> set[str]:
@@ -202,6 +225,7 @@ def _command(
     methods: Sequence[str],
     seeds: int,
     iterations: int | None,
+    missing: bool,
     tiny: bool,
 ) -> str:
     words = ["follmer", "reproduce", *names, "--preset", preset, "--seeds", str(seeds)]
@@ -209,4 +233,6 @@ def _command(
         words += ["--methods", ",".join(methods)]
     if iterations is not None:
         words += ["--iterations", str(iterations)]
+    if missing:
+        words += ["--missing"]
     return shlex.join([*words, "--tiny"] if tiny else words)

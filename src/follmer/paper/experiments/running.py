@@ -3,7 +3,7 @@
 import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -52,6 +52,8 @@ EXPERIMENTS: Mapping[str, Any] = {
 }
 _DIAGNOSED = ("elbo", "log_evidence", "ess_fraction", "khat")
 
+# A result's experiment, preset, method, seed and case.
+Place = tuple[str, str, str, int, str]
 # What failed has a record and no trial.
 Result = tuple[Record, Trial | None]
 
@@ -64,13 +66,14 @@ def run(
     seeds: int = 5,
     iterations: int | None = None,
     tiny: bool = False,
+    held: Collection[Place] = (),
     progress: Progress = lambda line: None,
 ) -> Iterator[Result]:
     """One record and trial per case, method and seed; what fails says so in its record.
 
     Methods that an experiment lacks are passed by. `iterations` takes the place of every method's
     own number of them, as where the authors' is too many for a CPU; records tell it. `tiny` goes
-    all the way at toy size: its numbers mean nothing.
+    all the way at toy size: its numbers mean nothing. What is `held` already is passed by.
     """
     known_names("experiment", names, EXPERIMENTS)
     known_names("preset", [preset], PRESETS)
@@ -99,7 +102,7 @@ def run(
         result
         for name, own in chosen.items()
         for seed in range(seeds)
-        for result in _results(name, preset, own, seed, tiny, parts, progress)
+        for result in _results(name, preset, own, seed, tiny, held, parts, progress)
     )
 
 
@@ -109,6 +112,7 @@ def _results(
     methods: dict[str, Method],
     seed: int,
     tiny: bool,
+    held: Collection[Place],
     parts: Parts,
     progress: Progress,
 ) -> Iterator[Result]:
@@ -142,9 +146,13 @@ def _results(
         for _, own in itertools.groupby(cases, key=lambda case: id(case.target)):
             alike = list(own)
             for method, usual in methods.items():
-                yield from results_of(
-                    method, usual, [case for case in alike if method not in case.leave_out]
-                )
+                wanted = [
+                    case
+                    for case in alike
+                    if method not in case.leave_out
+                    and (name, preset, method, seed, case.label) not in held
+                ]
+                yield from results_of(method, usual, wanted)
     except Exception as error:
         # The case itself, as where its data are missing.
         for method, how in methods.items():
