@@ -3,8 +3,11 @@
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
 
 import follmer
 from follmer.bench import baselines, posteriordb, running
@@ -193,3 +196,23 @@ def test_posteriordb_refuses_unknown_names():
 def test_posteriordb_asks_for_double_precision():
     with pytest.raises(InputError, match="jax_enable_x64"):
         running.run_posteriordb()
+
+
+def test_held_out_rows_have_the_density_of_an_average_over_weighted_draws():
+    x = np.linspace(-1.0, 1.0, 5)[:, None]
+    target = follmer.from_network(
+        lambda w, rows: rows @ w,
+        params=jnp.zeros((1, 1)),
+        data=(x, x[:, 0]),
+        likelihood=follmer.likelihoods.Normal(1.0),
+    )
+    draws = jnp.asarray([0.0, 2.0])[:, None, None] * jnp.ones((2, 1, 1))
+    found = result(draws, jnp.log(jnp.asarray([0.9, 0.1])))
+    rows, y = np.array([[1.0]]), np.array([0.0])
+    densities = norm.logpdf(0.0, [0.0, 2.0])
+    plain = running.held_out_density(target, found, rows, y)
+    assert plain == pytest.approx(logsumexp(densities, b=0.5), rel=1e-5)
+    weighted = found._replace(verdict="use the weights")
+    assert running.held_out_density(target, weighted, rows, y) == pytest.approx(
+        logsumexp(densities, b=[0.9, 0.1]), abs=1e-3
+    )

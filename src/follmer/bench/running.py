@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
+from scipy.special import logsumexp
 
 from follmer.bench.baselines import BASELINES, Result, weighted
 from follmer.bench.targets import CASES, Case
 from follmer.errors import InputError, in_a_line
 from follmer.fitting.fit import fit
-from follmer.judging import pareto_smooth
+from follmer.judging import Verdict, pareto_smooth
 from follmer.paper.experiments.gaussian_mixture import FOUND, mode_masses
 from follmer.paper.experiments.linear_regression import NUM_DRAWS as NUM_PREDICTIVE_DRAWS
 from follmer.paper.experiments.linear_regression import Regression
@@ -25,6 +26,8 @@ from follmer.tools.progress import Progress
 METHODS = ("follmer", *BASELINES)
 POSTERIORDB_METHODS = ("follmer", "nuts", "mean_field")
 NUM_DRAWS = 10_000
+# Draws that a held-out row's density averages over.
+NUM_PREDICTIVE = 1000
 # Draws out of which weights choose one predictive set.
 _POOL = 2 * NUM_PREDICTIVE_DRAWS
 
@@ -34,7 +37,8 @@ class Record(NamedTuple):
 
     `mode_weight_error` is the largest |weight in a mode's basin − 1/number of modes|;
     `predictive_ratio` the worse of the errors of predictive mean and standard deviation from 100
-    draws, over those expected from 100 exact posterior draws.
+    draws, over those expected from 100 exact posterior draws; `log_predictive_density` that of a
+    held-out row, averaged over draws plainly unless the verdict is to use the weights.
     """
 
     target: str
@@ -51,6 +55,7 @@ class Record(NamedTuple):
     modes_found: str | None = None
     mode_weight_error: float | None = None
     predictive_ratio: float | None = None
+    log_predictive_density: float | None = None
     seconds: float | None = None
     gradient_evaluations: int | None = None
     note: str = ""
@@ -140,10 +145,29 @@ def predictive_ratio(result: Result, known: Regression, rng: np.random.Generator
     draws, weights = _flat(result.draws), _weights(result)
     num_sets = max(len(draws) // _POOL, 1)
     own = [
-        known.errors(draws[_resampled(chosen, weights[chosen], rng)])
+        known.errors(draws[_resampled(chosen, weights[chosen], rng, NUM_PREDICTIVE_DRAWS)])
         for chosen in np.array_split(rng.permutation(len(draws)), num_sets)
     ]
     return float(np.max(np.mean(own, axis=0) / np.array(known.expected_errors())))
+
+
+def held_out_density(target: Target, result: Result, x: np.ndarray, y: np.ndarray) -> float:
+    """The mean log predictive density of held-out rows, from draws chosen by their weights."""
+    predictive = target.predictive
+    assert predictive is not None
+    weighs = result.verdict == Verdict.USE_WEIGHTS.value
+    weights = _weights(result if weighs else result._replace(log_weights=None))
+    places = np.arange(len(weights))
+    chosen = _resampled(places, weights, np.random.default_rng(0), NUM_PREDICTIVE)
+
+    rows, answers = jnp.asarray(x), jnp.asarray(y)
+
+    def log_densities(theta: PyTree) -> jax.Array:
+        return predictive.likelihood_at(theta).log_prob(predictive.outputs(theta, rows), answers)
+
+    thetas = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen], result.draws)
+    logs = jax.jit(lambda thetas: jax.lax.map(log_densities, thetas, batch_size=8))(thetas)
+    return float(np.mean(logsumexp(np.asarray(logs, float), axis=0) - np.log(len(chosen))))
 
 
 def _records(
@@ -225,6 +249,8 @@ def _known(case: Case, result: Result, record: Record) -> dict[str, Any]:
     if case.regression is not None:
         rng = np.random.default_rng(0)
         fields["predictive_ratio"] = predictive_ratio(result, case.regression(), rng)
+    if case.held_out is not None:
+        fields["log_predictive_density"] = held_out_density(case.build(), result, *case.held_out())
     return fields
 
 
@@ -263,8 +289,10 @@ def _weights(result: Result) -> np.ndarray:
     return np.exp(pareto_smooth(result.log_weights)[0])
 
 
-def _resampled(chosen: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """100 of the chosen, systematically by weight."""
-    points = (np.arange(NUM_PREDICTIVE_DRAWS) + rng.uniform()) / NUM_PREDICTIVE_DRAWS
+def _resampled(
+    chosen: np.ndarray, weights: np.ndarray, rng: np.random.Generator, count: int
+) -> np.ndarray:
+    """So many of the chosen, systematically by weight."""
+    points = (np.arange(count) + rng.uniform()) / count
     places = np.searchsorted(np.cumsum(weights / weights.sum()), points)
     return chosen[np.minimum(places, len(chosen) - 1)]

@@ -50,6 +50,7 @@ def _own(record: Record) -> dict[str, str]:
         "modes": record.modes_found or "",
         "mode error": _number(record.mode_weight_error, ".3f"),
         "predictive": _number(record.predictive_ratio, ".2f"),
+        "LPD": _number(record.log_predictive_density, ".4f"),
     }
 
 

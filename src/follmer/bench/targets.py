@@ -32,7 +32,8 @@ class Case:
 
     `log_evidence` is exact, or where `approximate` that of annealed runs of several seeds
     (`python -m benchmarks.reference_evidence`); `modes` are the points whose
-    basins are counted, of equal weight; `regression` is there where the posterior is normal.
+    basins are counted, of equal weight; `regression` is there where the posterior is normal;
+    `held_out` are rows and answers that the target has not seen.
     """
 
     build: Callable[[], Target]
@@ -40,6 +41,7 @@ class Case:
     approximate: bool = False
     modes: Callable[[], np.ndarray] | None = None
     regression: Callable[[], Regression] | None = None
+    held_out: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
     def true_log_evidence(self) -> float | None:
         return self.log_evidence if self.regression is None else self.regression().log_evidence()
@@ -146,6 +148,12 @@ def cox_process(cells: int = 40) -> Target:
     return Target(log_density, like=jnp.zeros(cells**2))
 
 
+def _fresh_steps() -> tuple[np.ndarray, np.ndarray]:
+    """Noisy data inside the range of the training data."""
+    step = step_function.data(0)
+    return step.x_fresh[:, None], step.y_fresh
+
+
 def _bernoulli_logits(w: Array, batch: PyTree) -> Float[Array, " batch"]:
     rows, signs = batch
     return jax.nn.log_sigmoid(signs * (rows @ w))
@@ -193,6 +201,6 @@ CASES: dict[str, Case] = {
     "cox_process": Case(cox_process, 501.775, approximate=True),
     "lotka_volterra": Case(lotka_volterra),
     "hidden_chain": Case(hidden_chain),
-    "a9a": Case(a9a.target),
-    "step_function": Case(lambda: step_function.target(0)),
+    "a9a": Case(a9a.target, held_out=a9a.held_out),
+    "step_function": Case(lambda: step_function.target(0), held_out=_fresh_steps),
 }

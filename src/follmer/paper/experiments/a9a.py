@@ -41,13 +41,19 @@ def target(a9a: datasets.Dataset | None = None, num_rows: int | None = None) -> 
     )
 
 
+def held_out(a9a: datasets.Dataset | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The test rows with their bias column, and their labels."""
+    _, _, x, y, _ = datasets.load("a9a") if a9a is None else a9a
+    assert x is not None
+    assert y is not None
+    return _with_bias(x), y
+
+
 def cases(seed: int, tiny: bool) -> Iterator[Case]:
     a9a = datasets.load("a9a")
-    _, _, x_test, y_test, _ = a9a
-    assert x_test is not None
-    assert y_test is not None
+    x, labels = held_out(a9a)
     num_rows = 200 if tiny else None
-    x, labels = _with_bias(x_test[:num_rows]), y_test[:num_rows]
+    x, labels = x[:num_rows], labels[:num_rows]
     judge = functools.partial(judged, x=x, labels=labels)
     yield Case("", target(a9a, num_rows), judge, (x, labels))
 
