@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from benchmarks import printed
 
 from follmer.bench.targets import CASES
 from follmer.bench.verdicts import VerdictRecord, promises
@@ -255,3 +256,12 @@ def test_the_pictures_of_the_benchmarks_are_those_of_the_records():
         for text, count in Counter(wanted).items():
             # Names of both methods share a line, and two posteriors the name of their data.
             assert drawn[text] >= 1 if name in ("evidence", "posteriordb") else drawn[text] == count
+
+
+def test_what_benchmarks_printed_stands_in_the_pages_as_it_was_kept():
+    """After a new record: python -m benchmarks.printed."""
+    shown = list(printed.pages())
+    assert {"speed.md", "experiments.md", "devices.md"} <= {page.name for page in shown}
+    for page in shown:
+        text = page.read_text()
+        assert printed.rewritten(text) == text, page.name

@@ -43,11 +43,9 @@ class GaussianMixture(eqx.Module):
         """One draw of the mixture."""
         choice_key, noise_key = jax.random.split(key)
         noise = jax.random.normal(noise_key, self.means.shape[1:], self.means.dtype)
-        if len(self.means) == 1:
-            # Of many draws at once this is one product; choosing would copy the factor for each.
-            return self.means[0] + self.factors[0] @ noise
-        chosen = jax.random.categorical(choice_key, self.log_shares)
-        return self.means[chosen] + self.factors[chosen] @ noise
+        # Of many draws at once this is one product; choosing first would copy a factor for each.
+        moved = self.means + jnp.einsum("cij,j->ci", self.factors, noise)
+        return moved[jax.random.categorical(choice_key, self.log_shares)]
 
 
 class ProductMixture(eqx.Module):

@@ -92,7 +92,11 @@ class Mixture(NamedTuple):
         chosen = rng.choice(len(self.shares), count, p=self.shares / self.shares.sum())
         factors = safe_cholesky(self.covariances)
         noise = rng.standard_normal((count, self.means.shape[1]))
-        return self.means[chosen] + np.einsum("nij,nj->ni", factors[chosen], noise)
+        # Component by component: a factor for each draw would take draws × dim² numbers.
+        for place in np.unique(chosen):
+            own = chosen == place
+            noise[own] = self.means[place] + noise[own] @ factors[place].T
+        return noise
 
 
 def safe_cholesky(
