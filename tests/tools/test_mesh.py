@@ -41,6 +41,32 @@ def test_training_and_draws_are_the_same_on_any_number_of_devices():
     assert lines[2] == "63 rows of data cannot be shared equally by 2 devices."
 
 
+def test_a_training_step_sends_gradients_and_gathers_nothing():
+    """What devices send grows with the drift, not with the number of paths."""
+    told = together.run(
+        """
+        import re
+        from follmer.fitting.training import _advance, _init
+
+        for objective in ("det", "stl"):
+            algorithm = follmer.NSFS(
+                logistic(rows()),
+                **{name: SETTINGS[name] for name in ("drift", "drift_options", "num_steps")},
+                objective=objective,
+                num_paths=64,
+            )
+            key = jax.random.key(0)
+            with follmer.on_mesh("auto"):
+                state = _init(algorithm, key)
+                text = _advance.hlo(algorithm, state, key, np.asarray(2), 2)
+            sent = re.findall(r" (all-[a-z]+|collective-[a-z]+|reduce-scatter)\\(", text)
+            print(objective, *sorted(set(sent)))
+        """,
+        num_devices=4,
+    )
+    assert told.splitlines() == ["det all-reduce", "stl all-reduce"]
+
+
 def test_parts_of_programs_are_the_same_on_four_devices():
     """Rows summed in chunks, functions mapped in turns, rows predicted, with nothing left over."""
     assert "fine" in together.run(

@@ -176,7 +176,7 @@ BASELINES: dict[str, Baseline] = {
     "full_rank": Baseline(full_rank, max_dim=500),
     "flow": Baseline(flow, min_dim=2, max_dim=200),
     "laplace": Baseline(laplace, max_dim=3000),
-    "nuts": Baseline(nuts, max_dim=2000, max_work=5_000_000),
+    "nuts": Baseline(nuts, max_dim=2000, max_work=300_000),
 }
 
 

@@ -115,9 +115,10 @@ class Deferred:
         """For each product which array it multiplies by, and its share of the array's gradient."""
         gradients = []
         for one, x, y in zip(self._products, inputs, cotangents, strict=True):
-            rows = y.reshape(-1, y.shape[-1]), x.reshape(-1, x.shape[-1])
-            first, second = rows if one.axis == 1 else reversed(rows)
-            gradients.append((one.weight, first.T @ second))
+            first, second = (y, x) if one.axis == 1 else (x, y)
+            # Steps and paths as they are: to flatten them would gather all paths on every device.
+            rows = tuple(range(x.ndim - 1))
+            gradients.append((one.weight, jnp.tensordot(first, second, (rows, rows))))
         return gradients
 
 
