@@ -43,7 +43,7 @@ _KINDS: dict[str, Any] = {
 
 def page() -> str:
     """The words, with every file's table in its place."""
-    return filled(WORDS, {"records": section})
+    return filled(WORDS, {"records": section, "beside": beside})
 
 
 def filled(words: Path, tables: Mapping[str, Callable[[str], str]]) -> str:
@@ -61,6 +61,21 @@ def section(name: str) -> str:
     kind, told = _KINDS.get(name, (Record, table))
     records = [kind(**_with_present_truth(record)) for record in stored["results"]]
     return f"```\n{header(stored['machine'])}\n```\n\n{itemised(told(records))}"
+
+
+def beside(name: str) -> str:
+    """Records of networks by others, and the default's on the same splits."""
+    stored = json.loads((RECORDS / f"{name}.json").read_text())
+    theirs = [NetworkRecord(**record) for record in stored["results"]]
+    files = [file for file in _KINDS if _KINDS[file][1] is networks_table]
+    found = [
+        NetworkRecord(**record)
+        for file in files
+        for record in json.loads((RECORDS / f"{file}.json").read_text())["results"]
+    ]
+    splits = {(one.set, one.split) for one in theirs}
+    ours = [one for one in found if one.method == "follmer" and (one.set, one.split) in splits]
+    return f"```\n{header(stored['machine'])}\n```\n\n{networks_table([*theirs, *ours])}"
 
 
 def _with_present_truth(record: dict[str, Any]) -> dict[str, Any]:
