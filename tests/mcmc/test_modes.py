@@ -192,3 +192,9 @@ def test_climbs_that_stop_short_go_on(key, x64):
 def test_one_start_climbs_from_zero(key):
     found = search(lambda x: norm.logpdf(x[0], 2.0), 1, key, num_starts=1)
     assert (len(found.x), found.num_climbs) == (1, 1)
+
+
+def test_where_zero_has_no_density_climbs_start_elsewhere(key):
+    """As with ln |det W|: a fit that can afford one climb alone found no mode."""
+    found = search(lambda x: jnp.log(x[0] ** 2) - 0.5 * jnp.sum(x**2), 2, key, num_starts=1)
+    np.testing.assert_allclose(np.abs(found.x[0]), [np.sqrt(2.0), 0.0], atol=1e-3)

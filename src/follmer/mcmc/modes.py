@@ -15,6 +15,8 @@ from follmer.tools.progress import NEVER
 
 # Starts of a round.
 NUM_STARTS = 64
+# At least so many, where none of the first meets a density.
+_OTHERS = 4
 # Half of the first starts are scattered at scales from 1 to this many of the coordinates' units.
 FARTHEST = 1e3
 # Where there are several modes, climbs go on until the chance that another one finds a new mode is
@@ -104,6 +106,9 @@ def find_modes(
     far *= FARTHEST ** rng.uniform(size=(len(far), 1))
     found = _Found(density)
     found.add(np.concatenate([near, far]))
+    if len(found.x) == 0:
+        # 0 may be where there is no density, as where all rows of a matrix are alike.
+        found.add(rng.normal(size=(max(num_starts, _OTHERS), dim)))
     while found.num_climbs < (climbs_to_one if found.is_one else max_climbs):
         if found.are_countless or not found.may_miss_some or stop():
             break
