@@ -2,9 +2,9 @@
 
     python -m benchmarks.chain_flows [SETS] [--split 5]
 
-One default fit for each set. Prints the log predictive density of test rows, in y's units, by draws of
-the flow and by the states of the chains that it was laid along, and the seconds of 1000 draws, once
-the first has been compiled.
+One default fit for each set. Prints the log predictive density of test rows, in y's units, by draws
+of the flow and by the states of the chains that it was laid along, and the seconds of 1000 draws,
+once the first has been compiled.
 """
 
 import argparse
@@ -47,6 +47,7 @@ def main() -> None:
         laid = flow.sampler
         stored = StoredDraws(laid.draws, "ensemble", exact=False, shares=laid.shares)
         chains = Posterior(asked.target, stored, notes=(), gradient_evaluations=0)
+        assert flow.audit is not None
         chains = chains.with_audit(flow.audit)
         scores = [predicted(one, asked, jax.random.key(1))["lpd"] for one in (flow, chains)]
         told = " ".join(f"{score:7.3f}" for score in scores)
