@@ -114,8 +114,10 @@ def commands(found: Mapping[Place, Held], folders: Mapping[tuple[str, str], str]
             lacking[name, preset, count].append(method)
     for (name, preset, count), methods in lacking.items():
         folder = folders.get((name, preset)) or folders.get((name, "auto"), name)
-        held = (found.get((name, preset, method), NOTHING) for method in methods)
-        rest = "" if any("unknown" in own.commits for own in held) else " --missing"
+        commits = set[str]().union(
+            *(found.get((name, preset, method), NOTHING).commits for method in methods)
+        )
+        rest = " --missing" if commits and "unknown" not in commits else ""
         yield (
             f"follmer reproduce {name} --preset {preset} --seeds {count} "
             f"--methods {','.join(methods)} --out docs/results/{folder}{rest}"

@@ -53,7 +53,7 @@ def test_what_is_there_is_not_asked_for():
     assert told["cifar10", "auto", "n_sfs"]["commits"] == "unknown"
     assert list(commands(found, {("banana", "paper"): "banana_paper"})) == [
         "follmer reproduce banana --preset paper --seeds 5 --methods n_sfs "
-        "--out docs/results/banana_paper",
+        "--out docs/results/banana_paper --missing",
         "follmer reproduce cifar10 --preset auto --seeds 3 --methods n_sfs "
         "--out docs/results/cifar10",
     ]
