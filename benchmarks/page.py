@@ -37,6 +37,8 @@ _KINDS: dict[str, Any] = {
     "networks": (NetworkRecord, networks_table),
     "networks_power": (NetworkRecord, networks_table),
     "networks_protein": (NetworkRecord, networks_table),
+    "networks_others": (NetworkRecord, networks_table),
+    "networks_classes": (NetworkRecord, networks_table),
     "estimators": (NetworkRecord, estimators_table),
 }
 
