@@ -59,25 +59,29 @@ def filled(words: Path, tables: Mapping[str, Callable[[str], str]]) -> str:
 
 def section(name: str) -> str:
     """What one file's records were measured on, and their table."""
-    stored = json.loads((RECORDS / f"{name}.json").read_text())
+    stored = _stored(name)
     kind, told = _KINDS.get(name, (Record, table))
     records = [kind(**_with_present_truth(record)) for record in stored["results"]]
-    return f"```\n{header(stored['machine'])}\n```\n\n{itemised(told(records))}"
+    return _under_header(stored, itemised(told(records)))
 
 
 def beside(name: str) -> str:
     """Records of networks by others, and the default's on the same splits."""
-    stored = json.loads((RECORDS / f"{name}.json").read_text())
+    stored = _stored(name)
     theirs = [NetworkRecord(**record) for record in stored["results"]]
-    files = [file for file in _KINDS if _KINDS[file][1] is networks_table]
-    found = [
-        NetworkRecord(**record)
-        for file in files
-        for record in json.loads((RECORDS / f"{file}.json").read_text())["results"]
-    ]
+    files = [file for file, (_, told) in _KINDS.items() if told is networks_table]
+    found = [NetworkRecord(**record) for file in files for record in _stored(file)["results"]]
     splits = {(one.set, one.split) for one in theirs}
     ours = [one for one in found if one.method == "follmer" and (one.set, one.split) in splits]
-    return f"```\n{header(stored['machine'])}\n```\n\n{networks_table([*theirs, *ours])}"
+    return _under_header(stored, networks_table([*theirs, *ours]))
+
+
+def _stored(name: str) -> dict[str, Any]:
+    return json.loads((RECORDS / f"{name}.json").read_text())
+
+
+def _under_header(stored: Mapping[str, Any], text: str) -> str:
+    return f"```\n{header(stored['machine'])}\n```\n\n{text}"
 
 
 def _with_present_truth(record: dict[str, Any]) -> dict[str, Any]:

@@ -68,11 +68,11 @@ def pages() -> Iterator[Path]:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        return keep(sys.argv[1], sys.argv[2:])
+        keep(sys.argv[1], sys.argv[2:])
+        return
     for page in pages():
         page.write_text(rewritten(page.read_text()))
         print(page)
-    return None
 
 
 if __name__ == "__main__":

@@ -137,9 +137,11 @@ def time_to_quality() -> Figure:
     shapes = dict(zip(methods, "os^vDPX*", strict=False))
     figure, panels = plots.panels(targets)
     for axes, target in zip(panels, targets, strict=True):
-        errors, words = _errors([one for one in stored if one["target"] == target])
-        for method, (seconds, error) in errors.items():
+        own = {one["method"]: one for one in stored if one["target"] == target}
+        errors, words = _errors(own)
+        for method, error in errors.items():
             colour = OURS if method == "follmer" else plots.METHODS["exact"].colour
+            seconds = own[method]["seconds"]
             axes.plot(seconds, max(error, LEAST), shapes[method], color=colour, label=method)
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel=words)
         axes.set(xlim=(0.5, 1000), ylim=(0.5 * LEAST, 2000))
@@ -148,19 +150,19 @@ def time_to_quality() -> Figure:
     return figure
 
 
-def _errors(own: list[dict[str, Any]]) -> tuple[dict[str, tuple[float, float]], str]:
-    """Each method's seconds and error on one target, and what the error is."""
-    densities = [one["log_predictive_density"] for one in own if one.get("log_predictive_density")]
-    if not densities:
-        known = [one for one in own if one["log_evidence"] is not None]
-        errors = {one["method"]: abs(one["log_evidence"] - one["truth"]) for one in known}
-        words = "error of ln Z, nats"
-    else:
-        known = [one for one in own if one.get("log_predictive_density")]
-        best = max(densities)
-        errors = {one["method"]: best - one["log_predictive_density"] for one in known}
-        words = "LPD, nats below the best"
-    return {one["method"]: (one["seconds"], errors[one["method"]]) for one in known}, words
+def _errors(own: dict[str, dict[str, Any]]) -> tuple[dict[str, float], str]:
+    """Each method's error on one target, and what it is an error of."""
+    densities = {name: one.get("log_predictive_density") for name, one in own.items()}
+    known = {name: value for name, value in densities.items() if value is not None}
+    if known:
+        best = max(known.values())
+        return {name: best - value for name, value in known.items()}, "LPD, nats below the best"
+    errors = {
+        name: abs(one["log_evidence"] - one["truth"])
+        for name, one in own.items()
+        if one["log_evidence"] is not None
+    }
+    return errors, "error of ln Z, nats"
 
 
 def main() -> None:

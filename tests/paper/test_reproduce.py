@@ -258,6 +258,7 @@ def test_the_command_goes_all_the_way_at_toy_size(tmp_path):
     assert [one["method"] for one in read(tmp_path, "results")] == ["mc_sfs", "sgld"]
     (figure,) = read(tmp_path, "figures")
     assert (tmp_path / figure["file"]).is_file()
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_only_what_a_folder_lacks_is_run(tmp_path):

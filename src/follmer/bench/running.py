@@ -183,7 +183,8 @@ def _records(
         record = Record(name, method, target.dim, truth=truth)
         record = record._replace(truth_is_approximate=case.approximate)
         try:
-            record = record._replace(**_known(case, _attempt(target, method, key), record))
+            result = _attempt(target, method, key)
+            record = record._replace(**_known(case, target, result, record))
         except Exception as error:
             record = record._replace(note=_told(error))
         yield record
@@ -238,7 +239,7 @@ def _shared(result: Result, record: Record | PosteriordbRecord) -> dict[str, Any
     return {name: value for name, value in result._asdict().items() if name in record._fields}
 
 
-def _known(case: Case, result: Result, record: Record) -> dict[str, Any]:
+def _known(case: Case, target: Target, result: Result, record: Record) -> dict[str, Any]:
     """What the result says, and how it stands to the case's truths."""
     fields = _shared(result, record)
     if case.modes is not None:
@@ -250,7 +251,7 @@ def _known(case: Case, result: Result, record: Record) -> dict[str, Any]:
         rng = np.random.default_rng(0)
         fields["predictive_ratio"] = predictive_ratio(result, case.regression(), rng)
     if case.held_out is not None:
-        fields["log_predictive_density"] = held_out_density(case.build(), result, *case.held_out())
+        fields["log_predictive_density"] = held_out_density(target, result, *case.held_out())
     return fields
 
 

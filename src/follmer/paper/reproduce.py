@@ -101,7 +101,7 @@ def _reproduce_one(
     if not trials:
         return
     if others_stay:
-        progress(f"{name} ({preset}): no new figures, for results of other methods stay")
+        progress(f"{name} ({preset}): no new figures, for other results stay")
         return
     progress(f"{name} ({preset}): figures")
     try:

@@ -156,7 +156,8 @@ def _results(
     except Exception as error:
         # The case itself, as where its data are missing.
         for method, how in methods.items():
-            yield failed({"case": "", **how.settings}, method, 0.0, error)
+            if (name, preset, method, seed, "") not in held:
+                yield failed({"case": "", **how.settings}, method, 0.0, error)
 
 
 def _made(how: Method, case: Case, seed: int, parts: Parts) -> tuple[Posterior, float]:
